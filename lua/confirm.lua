@@ -46,7 +46,7 @@ if type(place) == 'string' then
   redis.pcall(publishGrant, grants .. listensAt, 'ends ' .. leaseMs)
 end
 if 2 * leaseMs < ttlMs then
-  -- Who waits for the reentrant lock of this name sleeps until the place's lease would have ended.
+  -- Waiters of the reentrant lock of this name sleep until the place's lease would have ended.
   redis.pcall(publish, channel, '0')
 end
 return 'kept'

@@ -1,7 +1,7 @@
 -- Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
 -- cluster, all keys are of one slot.
--- Each is answered for itself: what its own script would refuse is left undone and answered by false, whatever becomes of the others. Sent
--- by itself, it is told why. Nothing in this script raises an error, so one that answers the whole call means that nothing was done.
+-- Each lock has its own answer: what its own script would refuse is not done and answered by false, whatever becomes of the others; sent again
+-- by its own script, it gets the error. Nothing here raises an error, so an error for the whole call means that nothing was done.
 -- Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing that comes behind a release.)
 --
 -- KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with

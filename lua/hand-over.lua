@@ -37,8 +37,8 @@ local function tell(command, to, message)
   end
 end
 
--- A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
--- (pcall: what was done is done, and the line may be gone.)
+-- A waiting client knows the end of the lease from its last query; it need only be told if the lease ends much earlier.
+-- (pcall: the writes are done, and the line may be gone.)
 local function tellFirst(ttlMs)
   local first = redis.pcall('ZRANGE', line, 0, 0)[1]
   local place = first and redis.pcall('HGET', places, first)
@@ -47,7 +47,7 @@ local function tellFirst(ttlMs)
   end
 end
 
--- Who goes out of the line.
+-- The owners that leave the line.
 local leaving = {}
 
 local function leaveLine()
@@ -73,7 +73,7 @@ if not isHeld and ttlMs ~= -2 then
   return { 0, '', ttlMs, refused, reason }
 end
 
--- From here on it is held by the owner, or free: who is to have it?
+-- From here on the owner holds the lock, or it is free: look for the receiver.
 -- include: now
 local receiver, nonce, expiresAtMs, wants, isListening, listensAt, tokenTtl
 local index, leaseMs = 0, 0
@@ -123,8 +123,8 @@ if isHeld then
 end
 redis.call('HDEL', places, unpack(leaving))
 
--- A fencing token is remembered for as long as the receiver wants. No lock must stay with a holder who gives it up because no token can be given:
--- who gets the lock without one asks for it, and is told why it gets none.
+-- A fencing token is remembered for as long as the receiver wants. If no token can be given, the lock is handed over all the same, or it would
+-- stay with a holder that gives it up: the receiver then asks for a token, and gets the error.
 if counter and tonumber(wants) >= 2 then
   -- include: next-token, set-token
   local isKnown, token, rememberMs = pcall(nextToken, counter, tonumber(tokenTtl))
@@ -136,7 +136,7 @@ local grant = nonce .. ' ' .. receiver
 tell(publishGrant, grants .. listensAt, grant)
 if 2 * leaseMs < ttlMs then
   tellFirst(leaseMs)
-  -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
+  -- Waiters of the reentrant lock of this name sleep until the former lease ends.
   tell(publish, channel, '0')
 end
 return { isHeld and 1 or 0, grant, leaseMs, refused, reason }

@@ -21,7 +21,7 @@ if lastNumber >= number then
   return last
 end
 
--- It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+-- It is remembered for longer by the time that it is ahead of the clock, which may have been set back; never for less than the last one still is.
 local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
 local rememberMs
 if ttlMs ~= -1 then

@@ -1,5 +1,5 @@
--- Has a master remember for how long it is asked to keep Redlocks, many at once: with what renews, extends or nests them. For new ones
--- vote.lua does. Safe to send twice and to arrive late: the memory is only ever made longer.
+-- Makes a master remember the lease that it is asked for, for many Redlocks at once: sent together with a renewal, an extension or a nested
+-- acquisition. (For a new Redlock vote.lua does that.) Safe to send twice and to arrive late: the memory is only ever made longer.
 --
 -- KEYS[1..] longest (string): for each lock the longest lease that was asked for, in ms; there until all of them are over
 -- ARGV[1] leaseMs (integer, ms): what they are asked to be kept for
@@ -13,7 +13,7 @@ local function remember(key)
   if type(known) == 'table' and not string.find(known.err, 'WRONGTYPE', 1, true) then
     return known
   end
-  -- (What is of another type is nobody's memory, and is written over.)
+  -- (A key of another type is no such memory, and is overwritten.)
   local knownMs = type(known) == 'string' and tonumber(known) or 0
   local ttlMs = redis.call('PTTL', key)
   -- First: a full memory refuses what takes memory only before anything is written.

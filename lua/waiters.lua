@@ -1,4 +1,4 @@
--- Who waits in line for a fair lock, in order. For people: it walks the whole line.
+-- The owners that wait in line for a fair lock, in order. For debugging: it walks the whole line.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket

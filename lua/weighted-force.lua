@@ -1,4 +1,4 @@
--- Puts out those holders of a read-write lock that have so many permits, and leaves word for them. Whoever sends this sees to the line.
+-- Puts out the holders of a read-write lock that have so many permits, and leaves word for them. The sender then lets in the next in line.
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed

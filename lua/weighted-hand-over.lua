@@ -1,8 +1,8 @@
--- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an owner that
--- keeps them, the lease. Then lets in those in line, one after another, until one does not fit. Safe to send twice and to arrive late: the
--- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight,
--- everything by which a holder comes to rely on more takes it away, and only with it may a lease become shorter. The lease of who is let in
--- ends when that of the place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
+-- Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
+-- an owner that keeps them. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
+-- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight; every
+-- command on which its holder relies for longer removes it; and only with it may a lease become shorter. The lease of a receiver ends when that
+-- of its place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -22,7 +22,7 @@ local lock, leases, line, places = unpack(KEYS)
 local owner, target, leaseMs, isConfirmation = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local grants, publishGrant, isCounted = ARGV[5], ARGV[6], ARGV[7] == '1'
 
--- How many one call lets in and drops at most, and how many of those behind the first it looks at for one that is there.
+-- How many owners one call lets in and drops at most; and among how many behind the first it looks for a live client.
 local MOST, MOST_LOOKED_AT = 250, 16
 
 -- include: now, ours
@@ -34,7 +34,7 @@ end
 
 local known = ours('HMGET', lock, 'capacity', 'used', owner) or {}
 local capacity = tonumber(known[1])
--- Those who hold permits, by when they lapse; holders are in both keys, and with either of them missing there are none.
+-- The holders, in the order in which they lapse. Holders are in both keys: with either of them missing there are none.
 local holders = capacity and ours('ZRANGE', leases, 0, 1, 'WITHSCORES') or {}
 local hadHolders = holders[1] ~= nil
 local lockTtlMs = capacity and not hadHolders and redis.call('PTTL', lock)
@@ -48,10 +48,10 @@ if isTorn then
   used, field = 0, nil
 end
 
--- Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
+-- The holders that go, the places that go, and the new fields of the lock and of the leases for the owners that stay or come.
 local going, leaving, fields, ends = {}, {}, {}, {}
 local isGoing = {}
--- When the leases of those ended, or were to end, that may get others.
+-- The former ends of the leases that may change.
 local formerEnds = {}
 local function goes(holder, weight)
   used = used - weight
@@ -73,7 +73,7 @@ if holders[2] and tonumber(holders[2]) <= nowMs then
   holders = redis.call('ZRANGE', leases, #lapsed, #lapsed + 1, 'WITHSCORES')
 end
 
--- Of a lock that is gone, or something else now, a lease may be left.
+-- A lock that is gone, or that is something else now, may have left a lease.
 if not capacity and owner ~= '' and target == 0 then
   goes(owner, 0)
 end
@@ -107,7 +107,7 @@ local function parse(text)
   }
 end
 
--- Whom to tell what: by client, in the order of the line.
+-- The messages, by client, in the order of the line.
 local told, messages, given = {}, {}, {}
 local function tell(listensAt, message)
   if not messages[listensAt] then
@@ -117,7 +117,7 @@ local function tell(listensAt, message)
   table.insert(messages[listensAt], message)
 end
 
--- Whether one in line has to wait. If not, its place goes: it is let in, or dropped.
+-- Whether a waiter has to go on waiting. If not, its place goes: it is let in, or dropped.
 local function hasToWait(candidate, place)
   if not place or place.expiresAtMs <= nowMs then
     return false
@@ -130,7 +130,7 @@ local function hasToWait(candidate, place)
     return true
   end
   used = used + place.weight
-  isGoing[candidate] = nil -- who lapsed may be let in again
+  isGoing[candidate] = nil -- an owner that lapsed may be let in again
   fields[#fields + 1] = candidate
   fields[#fields + 1] = whole(place.weight) .. (place.isFixed and '?' or '')
   ends[#ends + 1] = whole(place.expiresAtMs)
@@ -171,7 +171,7 @@ if owner ~= '' and target == 0 and (hasLine or not isHeld) then
   leaving[#leaving + 1] = owner
 end
 
--- When the first of the holders to be lapses; and the last lease of holders and of places in line, for as long as which the keys live.
+-- When the first of the new holders lapses; and when the last lease of holders and of places in line ends: so long the keys live.
 local mustLast = not hadHolders or newEndMs ~= nil
 local firstEndMs = math.huge
 local lastEndMs = mustLast and nowMs + (lockTtlMs or redis.call('PTTL', lock)) or nowMs
@@ -245,8 +245,8 @@ if #going > 0 or #leaving > 0 or #fields > 0 or isTorn or isNobodys then
   end
 end
 
--- Somebody who is there has to look when permits may be free, or the first in line may be gone. Whoever waits is told by each
--- renewal; it need only be told of what comes before the next one.
+-- A live client has to look when permits may be free, or when the first in line may be gone. Each renewal tells the waiters when that is;
+-- a message is only needed for a time before the next renewal.
 if waiting then
   local leftMs = waiting.expiresAtMs - nowMs
   if 2 * leftMs >= waiting.leaseMs then
@@ -254,7 +254,7 @@ if waiting then
       tell(waiting.listensAt, 'ends ' .. whole(lookInMs))
     end
   else
-    -- The first one missed its renewal. (pcall: what was done is done.)
+    -- The first one missed its renewal. (pcall: the writes are done.)
     local inLine = redis.pcall('ZRANGE', line, 1, MOST_LOOKED_AT)
     local found = inLine[1] and redis.pcall('HMGET', places, unpack(inLine)) or {}
     for i = 1, #inLine do

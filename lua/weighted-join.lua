@@ -73,7 +73,7 @@ local function later(untilMs, ttlMs)
   return whole(math.max(untilMs, nowMs + ttlMs))
 end
 
--- What is left of a lock that lost one of its keys means nothing, and must not be taken for holders.
+-- The remains of a lock that lost one of its keys mean nothing, and must not be taken for holders.
 local function mend()
   if isTorn then
     redis.call('DEL', isNew and leases or lock)
@@ -96,7 +96,7 @@ end
 
 local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
--- Who lapsed is put out by who looks at the line, in the order of the line.
+-- A lapsed holder is removed by a hand-over, which lets in waiters in the order of the line.
 local hasLapsed = holder[1] ~= nil and tonumber(holder[2]) <= nowMs
 if isFirst and not hasLapsed and used + weight <= capacity then
   local mayHavePlace = first[1] ~= nil
@@ -126,7 +126,7 @@ if isFirst and not hasLapsed and used + weight <= capacity then
   return answer(1)
 end
 
--- When somebody in line has to look: a holder's lease ends, or that of the place that is first, or the first could be let in.
+-- When a waiter has to look: when a holder's lease ends, or that of the first place, or at once if the first could be let in.
 local function lookInMs()
   local endMs = holder[1] and tonumber(holder[2]) or math.huge
   if first[1] and not isFirst then
@@ -144,7 +144,7 @@ local inTheWay = holder[1] or first[1] or owner
 local lookMs = lookInMs()
 if placeLeaseMs == 0 then
   if isNew then
-    -- Nothing but a line is left, perhaps of clients that are gone: whoever looks at it needs the capacity to let anybody in, or to drop.
+    -- Only a line is left, perhaps of clients that are gone: a hand-over needs the capacity to let its owners in, or to drop them.
     mend()
     local refused = refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0)
       or refusal('PEXPIREAT', lock, later(nowMs, lockTtlMs))

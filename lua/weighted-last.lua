@@ -1,4 +1,4 @@
--- Which of a read-write lock's holders keeps it for longest: whether there is one, and until when somebody has it.
+-- The holder that keeps a read-write lock for longest: whether there is one, and until when the lock is held.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs

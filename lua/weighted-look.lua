@@ -1,4 +1,4 @@
--- How many permits of a weighted lock there are, who holds them, and who waits in line, in order. For people: it walks them all.
+-- How many permits a weighted lock has, the owners that hold them, and those that wait in line, in order. For debugging: it walks them all.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs

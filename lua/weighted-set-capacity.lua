@@ -1,4 +1,4 @@
--- Sets how many permits a weighted lock has, above what is declared. Nobody is put out; whoever sends this sees to the line.
+-- Sets how many permits a weighted lock has, whatever is declared. No holder is put out. The sender then lets in the next in line.
 -- Safe to send twice: it is a target.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed

@@ -1,4 +1,4 @@
-// The client: where locks come from, its connection, its events, its scopes, and its end.
+// The client: it makes locks, and has the connection, the events, `run` and `close`.
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import type { HoldfastEvents } from './api/events.js';
@@ -32,13 +32,16 @@ import {
 } from './options.js';
 
 /**
- * A client of one Redis or Valkey (standalone, Sentinel or cluster), and the locks on it.
+ * A client of one Redis or Valkey (standalone, Sentinel or cluster), which makes the locks on it. One for each process and Redis is enough.
  *
- * It has two connections of its own: one for commands, one for subscriptions as soon as something waits; with `replicas` a third.
+ * It opens connections of its own: one for commands; one for subscriptions, as soon as a call waits; and with `replicas` a third.
  *
+ * @example
  * ```ts
- * const holdfast = new Holdfast({ redis: 'redis://localhost:6379' });
- * await holdfast.getLock('orders:42').withLock(async () => { … });
+ * const holdfast = new Holdfast({ redis: 'redis://localhost:6379', wait: 5_000 });
+ * await holdfast.getLock('orders:42').withLock(async (hold) => {
+ *   // nobody else holds the lock
+ * });
  * await holdfast.close();
  * ```
  *
@@ -48,12 +51,12 @@ export class Holdfast implements AsyncDisposable {
   readonly #session: Session;
   readonly #server: Server;
   readonly #listeners = new Listeners();
-  /** What its Redlocks share; undefined: it has made none. */
+  /** What the client's Redlocks share; undefined: it has made none. */
   #quorum: QuorumServices | undefined;
   #closing: Promise<void> | undefined;
 
   /**
-   * Connects at once, in the background; locks wait for the connection.
+   * Creates a client, which connects at once in the background. Locks wait for the connection.
    *
    * @throws {@link OptionError} an option is missing, unknown or out of range
    */
@@ -71,7 +74,7 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
-   * The reentrant lock of this name. Not fair: who is woken first, tries first.
+   * The reentrant lock of this name. It is not fair between processes: a waiter that is woken competes with newcomers.
    *
    * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
    * @throws {@link OptionError} the name is not usable
@@ -81,8 +84,7 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
-   * The fair lock of this name: reentrant, first come first served. The same lock as `getLock(name)`, whose callers do not
-   * stand in line.
+   * The fair lock of this name: reentrant, first come, first served. It is the same lock as `getLock(name)`, whose callers do not queue.
    *
    * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
    * @throws {@link OptionError} the name is not usable
@@ -96,7 +98,7 @@ export class Holdfast implements AsyncDisposable {
 
   /**
    * The fenced lock of this name: each holder gets a token larger than all before it, for the guarded resource to check. Otherwise it
-   * behaves as `getLock(name)`, or with `fair` as `getFairLock(name)`, and is the same lock.
+   * is the same lock as `getLock(name)`, or with `fair` as `getFairLock(name)`.
    *
    * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
    * @throws {@link OptionError} the name or an option is not usable
@@ -109,7 +111,7 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
-   * The read-write lock of this name: many may read at the same time, whoever writes is alone; first come, first served.
+   * The read-write lock of this name: many owners may read at the same time, one writes alone; first come, first served.
    *
    * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
    * @throws {@link OptionError} the name is not usable
@@ -119,11 +121,11 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
-   * The semaphore of this name: as many holders as there are permits, first come first served, each permit a lease. A name is that of
-   * a semaphore or of a lock, not of both.
+   * The semaphore of this name: a number of permits, each a lease, first come, first served. A name is that of a semaphore or of a lock,
+   * not of both.
    *
    * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
-   * @param options - `permits`: how many there are, the same number for all who use it
+   * @param options - `permits`: how many there are, from 1 to 2^31-1; all clients must declare the same number
    * @throws {@link OptionError} the name or the number is not usable
    */
   getSemaphore(name: string, options: SemaphoreOptions): Semaphore {
@@ -131,37 +133,55 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
-   * A lock of several locks: all of them, or none. They may be reentrant, fair, fenced, one half of a read-write lock, or Redlocks,
-   * and of different clients. Inside it, each member is held, too: a fenced one has its own token there, and the whole has none.
-   * Callers may name the same locks in different orders.
+   * One lock over several locks: it holds all of them, or none. Callers may name the same locks in different orders. Inside it each member
+   * is held, too: a fenced member has its own token there, and the MultiLock has none.
    *
-   * @param locks - at least one, each once, no MultiLock. Two that turn out to be the same key of the same server, by two clients, are an
-   *   {@link OptionError} when it is acquired
-   * @throws {@link OptionError} a member cannot be one
+   * @param locks - at least one, each once: locks, fair locks, fenced locks, halves of read-write locks or Redlocks, also of different
+   *   clients; no MultiLock, no semaphore. Two that turn out to be the same key of the same server are an {@link OptionError} when it is
+   *   acquired
+   * @throws {@link OptionError} a lock cannot be a member
+   * @example
+   * ```ts
+   * const both = holdfast.getMultiLock(holdfast.getLock('account:1'), holdfast.getLock('account:2'));
+   * ```
    */
   getMultiLock(...locks: Lock[]): Lock {
     return new MultiLock(this.#session, locks);
   }
 
   /**
-   * A lock on several independent masters, held by whoever most of them say holds it: it outlives the loss of any minority of
-   * them. Redis' Redlock, see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
+   * One lock on several independent masters, which a majority of them must confirm: it outlives the loss of any minority. This is Redis'
+   * Redlock, see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
    *
-   * @param locks - locks of `getLock` of one name, each from its own Holdfast on its own master; an odd number is best. Or all of
-   *   `getFencedLock`, and not `fair`: then it is a fenced lock, too, whose tokens grow over all masters
-   * @throws {@link OptionError} a member cannot be one
+   * @param locks - locks of `getFencedLock` of one name, none of them `fair`, each from its own Holdfast on its own master; an odd number
+   *   is best. Their Redlock is a fenced lock, too, whose tokens grow over all masters
+   * @throws {@link OptionError} a lock cannot be a member
    */
   getRedLock(...locks: FencedLock[]): FencedLock;
-  /** A Redlock over locks of `getLock`, without tokens. */
+  /**
+   * One lock on several independent masters, over locks of `getLock`: without tokens.
+   *
+   * @param locks - locks of `getLock` of one name, each from its own Holdfast on its own master; an odd number is best
+   * @throws {@link OptionError} a lock cannot be a member
+   * @example
+   * ```ts
+   * const payments = a.getRedLock(a.getLock('payments'), b.getLock('payments'), c.getLock('payments'));
+   * ```
+   */
   getRedLock(...locks: Lock[]): Lock;
   /**
-   * A Redlock over locks of `getFencedLock`, with options, which come last.
+   * One lock on several independent masters, over locks of `getFencedLock`, with options.
    *
    * @param locksAndOptions - the locks, and then {@link RedLockOptions}
-   * @throws {@link OptionError} a member cannot be one, or an option is not usable
+   * @throws {@link OptionError} a lock cannot be a member, or an option is not usable
    */
   getRedLock(...locksAndOptions: [...FencedLock[], RedLockOptions]): FencedLock;
-  /** A Redlock over locks of `getLock`, with options, which come last. */
+  /**
+   * One lock on several independent masters, over locks of `getLock`, with options.
+   *
+   * @param locksAndOptions - the locks, and then {@link RedLockOptions}
+   * @throws {@link OptionError} a lock cannot be a member, or an option is not usable
+   */
   getRedLock(...locksAndOptions: [...Lock[], RedLockOptions]): Lock;
   getRedLock(...given: unknown[]): Lock {
     const parts = parseRedLock(given);
@@ -172,7 +192,7 @@ export class Holdfast implements AsyncDisposable {
       : new SingleLock(quorum.session, backend);
   }
 
-  /** `tokenTtlMs`: how long a fenced lock's tokens are remembered; left out: it is none. */
+  /** `tokenTtlMs`: how long a fenced lock's tokens are remembered; omitted: the lock is not fenced. */
   #plain(name: string, tokenTtlMs?: number): ReentrantLockBackend {
     const { keyPrefix } = this.#server;
     return new ReentrantLockBackend(
@@ -185,21 +205,26 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
-   * The state of the connection that locks use. `connecting`: also while it is made anew, for as long as Redis is down. `refused`:
-   * Redis does not let this client in (a wrong password, a server too old), so that calls fail at once; the client goes on trying.
+   * The state of the connection that locks use.
+   *
+   * - `connecting`: there is no connection; also while Redis is down and the client tries to reconnect
+   * - `ready`: commands can be sent
+   * - `degraded`: a master of the cluster cannot be reached; `ping()` names it
+   * - `refused`: Redis rejects this client (a wrong password, a server too old), so calls fail at once; the client goes on trying
+   * - `closed`: `close()` was called
    */
   get status(): HoldfastStatus {
     return this.#closing ? 'closed' : this.#server.connection.status;
   }
 
   /**
-   * Asks Redis whether it is there; in a cluster, all masters. For health checks: it does not wait for a server that is known
-   * to be down, and needs the permission for PING.
+   * Sends a PING to Redis, in a cluster to all masters, for health checks. If Redis is down, it fails with the next attempt to connect. It
+   * needs the permission for PING.
    *
-   * @returns in how many milliseconds the answer came
-   * @throws {@link UnavailableError} no answer came within `timeout`, `commandTimeout` by default; Redis cannot be reached, or
-   *   refuses us: the message says why
-   * @throws {@link ClosedError} this client is closed
+   * @returns after how many milliseconds the answer came; may have decimals
+   * @throws {@link UnavailableError} no answer came within `timeout`, by default `commandTimeout`; or Redis cannot be reached, or rejects
+   *   this client: the message says why
+   * @throws {@link ClosedError} the client is closed, or was closed during the call
    * @throws {@link OptionError} `timeout` is not usable
    */
   async ping(options: PingOptions = {}): Promise<number> {
@@ -209,55 +234,79 @@ export class Holdfast implements AsyncDisposable {
     return await this.#server.ping(limitMs, acquisitions);
   }
 
-  /** Identifies this client on the server; no other one has the same. */
+  /** Identifies this client on the server; no other client has the same. Every `ownerId` begins with it. */
   get clientId(): string {
     return this.#session.clientId;
   }
 
   /**
-   * Runs `fn` as one owner: all `lock()` calls inside belong to it, as they would belong to one thread. Locks that are
-   * still held when `fn` ends are released, and a `warning` is emitted. The scope is not this client's alone: it holds
-   * for the locks of other clients in the process, too.
+   * Runs `fn` as one owner: all `lock()` calls inside belong to it, as they would belong to one thread in Java. Locks that are still held
+   * when `fn` ends are released, with a `warning`. The scope holds for the locks of all clients in the process.
    *
    * @returns what `fn` returns
+   * @throws {@link OptionError} `fn` is no function
+   * @example
+   * ```ts
+   * await holdfast.run(async () => {
+   *   await lock.lock();
+   *   try {
+   *     // functions called here may lock() it again: they are the same owner
+   *   } finally {
+   *     await lock.unlock();
+   *   }
+   * });
+   * ```
    */
   async run<T>(fn: () => T | Promise<T>): Promise<T> {
     parseFunction(fn, 'the function given to run()');
     return await runAsOneOwner(fn, this.#session.warnings);
   }
 
-  /** Runs `fn` outside all scopes: for work that outlives the request or job that starts it. Returns what `fn` returns. */
+  /**
+   * Runs `fn` outside all scopes, for work that outlives the request or job that starts it.
+   *
+   * @returns what `fn` returns
+   * @throws {@link OptionError} `fn` is no function
+   */
   detach<T>(fn: () => T): T {
     parseFunction(fn, 'the function given to detach()');
     return outsideScopes(fn);
   }
 
-  /** Adds a listener. One that throws is reported by `process.emitWarning`, and so is an `error` without a listener, once in an outage. */
+  /**
+   * Adds a listener for an event. `process.emitWarning` reports a listener that throws, and the first `error` of an outage that has no
+   * listener.
+   *
+   * @example
+   * ```ts
+   * holdfast.on('lost', ({ lockName, lossReason }) => console.error(`lost ${lockName}: ${lossReason}`));
+   * ```
+   */
   on<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
     this.#listeners.on(name, listener);
     return this;
   }
 
-  /** Adds a listener for the next such event only. */
+  /** Adds a listener for the next event of this name only. */
   once<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
     this.#listeners.once(name, listener);
     return this;
   }
 
-  /** Removes a listener. */
+  /** Removes a listener that `on` or `once` added. */
   off<Name extends keyof HoldfastEvents>(name: Name, listener: HoldfastEvents[Name]): this {
     this.#listeners.off(name, listener);
     return this;
   }
 
   /**
-   * Ends all waits with {@link ClosedError}, takes back and releases what is held (the holds' signals abort), and closes
-   * the connections. If something may be left on a server that is down, that has `commandTimeout` to come back, which, with
-   * half a second for the sockets, bounds the whole call. Never rejects; calling it again is harmless.
+   * Closes the client: ends all waits with {@link ClosedError}, releases what is held (the holds' signals abort), and closes the
+   * connections. Takes at most `commandTimeout` plus half a second, so that a server that is down may come back. Never rejects; calling it
+   * again is harmless.
    */
   close(): Promise<void> {
     if (!this.#closing) {
-      // There is the promise before anything is done: a listener that is told of a loss may call close(), too.
+      // The promise exists before anything is done: a listener of `lost` may call close(), too.
       let settle!: (closed: Promise<void>) => void;
       this.#closing = new Promise((resolve) => (settle = resolve));
       settle(this.#close());
@@ -265,12 +314,12 @@ export class Holdfast implements AsyncDisposable {
     return this.#closing;
   }
 
-  /** Closes it at the end of an `await using` block. */
+  /** Closes the client at the end of an `await using` block. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
-  /** Its client id, the state of its connection, and how many locks it holds; nothing of how it connects, such as a password. */
+  /** Its client id, the state of its connection, and how many locks it holds; nothing about how it connects, such as a password. */
   toJSON(): HoldfastDescription {
     const { clientId, grants } = this.#session;
     const heldCount = grants.size + (this.#quorum?.session.grants.size ?? 0);

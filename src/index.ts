@@ -1,4 +1,4 @@
-// holdfast: distributed locks for Node.js on Redis or Valkey. All that is public.
+// holdfast: distributed locks for Node.js on Redis or Valkey. Everything public, but for holdfast/testing.
 
 export { Holdfast } from './holdfast.js';
 export type { HoldfastOptions, HoldfastStatus, PingOptions } from './options.js';

@@ -1,4 +1,4 @@
-// The options of a client, and how they are read: what is wrong with them is said before anything is sent.
+// Reads the options of a client; what is wrong with them is an error before anything is sent.
 
 import {
   parseBoolean,
@@ -17,43 +17,46 @@ import type { RedisSource } from './redis/installed.js';
  */
 export interface HoldfastOptions {
   /**
-   * A URL, options of ioredis or node-redis, or a client of one of them. A client is only read, never used or closed. Each new connection is
-   * made with the credentials that the options, or the client's options, have by then.
+   * Where Redis is: a URL, options of ioredis or node-redis, or a client of one of them. A client is only read, never used or closed. Each
+   * new connection uses the credentials that the options, or the client's options, have by then.
    */
   redis: RedisSource;
-  /** The lease of calls that give none; the watchdog renews it every third of it. Default: 30,000 ms; from 100 to 2^31-1 (24 days). */
+  /** The lease of acquisitions that give no `lease`; the watchdog renews it every third of it. Default: 30,000; 100 to 2^31-1 (24 days). */
   lockWatchdogTimeout?: number | undefined;
-  /** Bounds a single attempt, a release, and every look at a lock. Default: a third of `lockWatchdogTimeout`; up to 2^31-1. */
+  /**
+   * Bounds a single attempt, a release, `extend()`, a query such as `isLocked()`, and `ping()`. Default: `lockWatchdogTimeout / 3`, 10,000;
+   * 1 to 2^31-1.
+   */
   commandTimeout?: number | undefined;
   /**
-   * The `wait` of calls that give none: of `lock()`, `acquire()`, `withLock()` and `withPermits()`, also those of a MultiLock or Redlock
-   * that this client made. 0: one attempt, bounded by `commandTimeout`. `tryLock()` and `tryAcquire()` wait for 0 ms all the same. Default:
-   * `Infinity`.
+   * How long `lock()`, `acquire()`, `withLock()` and `withPermits()` wait if the call gives no `wait`, also those of a MultiLock or Redlock
+   * that this client made: 0 or more, or `Infinity`. 0: one attempt, bounded by `commandTimeout`. `tryLock()` and `tryAcquire()` make one
+   * attempt all the same. Default: `Infinity`: calls wait forever, also while Redis is down.
    */
   wait?: number | undefined;
   /**
-   * What the id of this client begins with, for people who look for a holder: 12 hex digits follow, so that no two clients share an id.
+   * What the id of this client begins with, for debugging: any text that is not empty. 12 hex digits follow, so no two clients share an id.
    * Default: `<host>-<pid>`.
    */
   clientId?: string | undefined;
-  /** Stands in front of every lock name, after the `keyPrefix` of the client or options given as `redis`, if there is one. Default: none. */
+  /** Stands before every lock name, after the `keyPrefix` of the client or options given as `redis`, if there is one. Default: none. */
   keyPrefix?: string | undefined;
   /**
-   * Whether releases are published on classic channels also in a cluster that has sharded ones (Redis 7 or newer). For a cluster
-   * shared with a Redisson older than 3.22, or one whose `shardedSubscriptionMode` is `OFF`; all clients of a lock must agree.
-   * Default: false.
+   * Whether releases are published on classic channels even in a cluster that has sharded ones (Redis 7 or newer). For a cluster that you
+   * share with a Redisson older than 3.22, or with one whose `shardedSubscriptionMode` is `OFF`. All clients of a lock must agree. Default:
+   * false.
    */
   classicUnlockChannels?: boolean | undefined;
   /**
-   * How many replicas must have acknowledged an acquisition before it counts, and likewise every command that prolongs a lease: a
-   * failover to one of them loses nothing. If fewer do so within `commandTimeout` and the caller's wait, an acquisition is undone and
-   * rejects with {@link UnavailableError}. Default: 0.
+   * How many replicas must acknowledge an acquisition, and every command that extends a lease, before it counts: a failover to one of them
+   * loses nothing. If fewer do so within `commandTimeout` and the caller's `wait`, an acquisition is undone and fails with
+   * {@link UnavailableError}. Run one replica more than you ask for. Default: 0; a whole number of 0 or more.
    */
   replicas?: number | undefined;
 }
 
 /**
- * The state of the connection of a {@link Holdfast} to its Redis. `degraded`: a master of the cluster cannot be reached; `ping()` names it.
+ * The state of the connection of a {@link Holdfast} to its Redis; {@link Holdfast.status} says what each means.
  *
  * @group The client
  */
@@ -65,7 +68,7 @@ export type HoldfastStatus = 'connecting' | 'ready' | 'degraded' | 'refused' | '
  * @group The client
  */
 export interface PingOptions {
-  /** How long it may take altogether, in milliseconds. Default: `commandTimeout`. */
+  /** How long the whole call may take, in milliseconds. Default: `commandTimeout`; 1 to 2^31-1. */
   timeout?: number | undefined;
 }
 
@@ -80,15 +83,15 @@ const KNOWN_OPTIONS = [
   'replicas',
 ] as const;
 
-/** The options that were given, or their defaults; without `redis`, which the client library reads. */
+/** The given options or their defaults; without `redis`, which the client library reads. */
 export interface ParsedHoldfastOptions {
-  /** What the client's id begins with; undefined: where it runs. */
+  /** What the client's id begins with; undefined: `<host>-<pid>`. */
   readonly clientId: string | undefined;
   readonly keyPrefix: string;
   readonly lockWatchdogTimeoutMs: number;
   readonly commandTimeoutMs: number;
   readonly defaultWaitMs: number;
-  /** For how long a connection may be silent while answers are due. */
+  /** How long a connection may be silent while answers are due. */
   readonly silenceLimitMs: number;
   readonly hasClassicUnlockChannels: boolean;
   readonly replicas: number;
@@ -121,7 +124,7 @@ export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOp
   };
 }
 
-/** The time limit that was given, in milliseconds. */
+/** Reads the time limit that was given, in milliseconds. */
 export function parsePing(options: PingOptions): number | undefined {
   const { timeout } = parseOptions('the options of ping()', options, ['timeout']);
   return timeout === undefined ? undefined : parseDuration(timeout, 'timeout', 1);

@@ -1,5 +1,5 @@
--- Whether a client that said that it listens to its grants is gone, by what its channel ends with. Asked before anything is published, since those
--- who listen at a replica hear what no count counts: a grant that is taken back would be heard.
+-- Whether a client that said that it listens to its grants is gone, by the end of its channel's name. Asked before anything is published: the
+-- subscribers at a replica are not counted, and would hear a grant that is taken back.
 local isGone = {}
 local function isDeaf(listensAt)
   if isGone[listensAt] == nil then

@@ -1,6 +1,7 @@
 -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
 -- It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
--- remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+-- remembered for `tokenTtlMs` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+-- shorter time than the last one still is.
 local function nextToken(counter, tokenTtlMs)
   local last = redis.call('GET', counter) or '0'
   local time = redis.call('TIME')

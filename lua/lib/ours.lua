@@ -1,5 +1,5 @@
--- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
--- from giving up what he has. Any other error is raised.
+-- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+-- from giving up what it has. Any other error is raised.
 local function ours(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then

@@ -1,5 +1,5 @@
--- What the owner has of a place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is also behind those
--- who left and will be back, and behind the last.
+-- The owner's place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is behind the last in line, and
+-- behind owners that left and will be back.
 local present = redis.call('ZSCORE', line, owner)
 local former = redis.call('HGET', places, owner)
 if present then

@@ -1,79 +1,79 @@
-// What locks, holds and clients tell of themselves, in a log line or a console: what this process knows, and no secret.
+// What locks, holds and clients show of themselves in a log line or a console: what this process knows, and no secret.
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 
 /**
- * What a lock tells of itself by `JSON.stringify` and `util.inspect`: what its client knows, without asking the server.
+ * What `JSON.stringify` and `util.inspect` show of a lock: what its client knows, without asking the server.
  *
  * @group Descriptions
  */
 export interface LockDescription {
   /** `Lock`, `FairLock`, `FencedLock`, `FencedFairLock`, `MultiLock`, `RedLock`, `FencedRedLock`, `ReadLock` or `WriteLock`. */
   kind: string;
-  /** Its name, as it was given to `getLock`. */
+  /** The name that was given to `getLock`. */
   name: string;
   /** Whether any caller of this client holds it. */
   state: 'held by this client' | 'not held by this client';
-  /** The owner as which this client holds it, if it does. */
+  /** The owner on the server, if this client holds it: `<clientId>:<n>`. */
   ownerId?: string;
-  /** For how long this process may rely on its hold, in milliseconds, if this client holds it. */
+  /** For how long this process may rely on its hold, if this client holds it: whole milliseconds. */
   remainingMs?: number;
 }
 
 /**
- * What a read-write lock tells of itself by `JSON.stringify` and `util.inspect`. The description of each half tells more.
+ * What `JSON.stringify` and `util.inspect` show of a read-write lock. The description of each half shows more.
  *
  * @group Descriptions
  */
 export interface ReadWriteLockDescription {
   /** `ReadWriteLock`. */
   kind: string;
-  /** Its name, as it was given to `getReadWriteLock`. */
+  /** The name that was given to `getReadWriteLock`. */
   name: string;
-  /** Whether any caller of this client reads. */
+  /** Whether any caller of this client holds the read lock. */
   readLock: LockDescription['state'];
-  /** Whether any caller of this client writes. */
+  /** Whether any caller of this client holds the write lock. */
   writeLock: LockDescription['state'];
 }
 
 /**
- * What a hold tells of itself by `JSON.stringify` and `util.inspect`.
+ * What `JSON.stringify` and `util.inspect` show of a hold.
  *
  * @group Descriptions
  */
 export interface HoldDescription {
-  /** The lock's name, as it was given to `getLock`. */
+  /** The lock's name that was given to `getLock`. */
   lockName: string;
-  /** Whether it holds the lock, was released, or was lost. */
+  /** Whether the hold has the lock, was released, or was lost. */
   state: 'held' | 'released' | 'lost';
   /** The owner on the server: `<clientId>:<n>`. */
   ownerId: string;
-  /** For how long this process may rely on the lock, in milliseconds. */
+  /** For how long this process may rely on the lock, in whole milliseconds; 0 after it was lost or released. */
   remainingMs: number;
   /** The fencing token in decimal digits, if the lock is a fenced one: JSON knows no `bigint`. */
   token?: string;
 }
 
-/** A hold's fencing token as events and descriptions have it: in decimal digits, or left out where there is none. */
+/** A hold's fencing token as events and descriptions show it: in decimal digits, or left out if there is none. */
 export function shownToken(token: bigint | undefined): { token?: string } {
   return token === undefined ? {} : { token: String(token) };
 }
 
 /**
- * What a client tells of itself by `JSON.stringify` and `util.inspect`.
+ * What `JSON.stringify` and `util.inspect` show of a client.
  *
  * @group Descriptions
  */
 export interface HoldfastDescription {
-  /** What identifies the client on the server. */
+  /** Identifies the client on the server. */
   clientId: string;
-  /** Whether its connection for commands is ready. */
+  /** The state of its connection, as `Holdfast.status` has it. */
   state: 'connecting' | 'ready' | 'degraded' | 'refused' | 'closed';
-  /** How many locks it holds. */
+  /** How many locks the client holds. */
   heldCount: number;
 }
 
-/** As `util.inspect` shows an object of a class: `Lock { name: 'orders', … }`. */
+/** The text that `util.inspect` shows of an object: `Lock { name: 'orders', … }`. */
 export function inspected(
   className: string,
   description: object,

@@ -20,19 +20,19 @@ export type ErrorCode =
   | 'INVALID_OPTION';
 
 /**
- * What an error may be about: the lock, and the error beneath.
+ * What an error carries besides its message: the lock that it is about, and the error beneath.
  *
  * @group Errors
  */
 export interface ErrorContext {
-  /** The lock's name, as it was given to `getLock`. */
+  /** The lock's name that was given to `getLock`. */
   lockName?: string | undefined;
   /** The error or reason beneath. */
   cause?: unknown;
 }
 
 /**
- * The base of all errors of this library.
+ * The base class of all errors of holdfast. Tell them apart by `code` or by `instanceof`.
  *
  * @group Errors
  */
@@ -41,7 +41,7 @@ export abstract class HoldfastError extends Error {
   abstract readonly code: ErrorCode;
   /** The section of the docs to read on: `errors/lock-lost` is `docs/reference/errors.md#lock-lost`. */
   abstract readonly help: `errors/${string}`;
-  /** The lock that the error is about; undefined when it is about none. */
+  /** The name of the lock that the error is about; undefined: it is about no lock. */
   readonly lockName: string | undefined;
 
   constructor(message: string, context: ErrorContext = {}) {
@@ -51,19 +51,19 @@ export abstract class HoldfastError extends Error {
 }
 
 /**
- * Who had the lock when it was last looked at.
+ * The owner that had the lock when the client last asked.
  *
  * @group Errors
  */
 export interface SeenHolder {
-  /** The owner that held it, or one of several: `<clientId>:<n>`. While nobody held it, who was first in line for it. */
+  /** The owner that held it, or one of several: `<clientId>:<n>`; while nobody held it, the first in the queue. */
   holder: string;
-  /** What was left of its lease, in milliseconds; -1: no expiry, 0: it was just over, or there was none yet. */
+  /** What was left of that owner's lease, in milliseconds; -1: no expiry; 0: it was just over, or there was none yet. */
   holderTtlMs: number;
 }
 
 /**
- * Somebody else had the lock until the wait ran out.
+ * Another owner had the lock until the call's `wait` ran out. The guarded work was not begun.
  *
  * @group Errors
  */
@@ -73,8 +73,9 @@ export class LockTimeoutError extends HoldfastError {
   readonly code = 'LOCK_TIMEOUT';
   readonly help = 'errors/lock-timeout';
   /** The owner that was last seen to hold the lock, or one of several: `<clientId>:<n>`. While nobody held it, who was first in line for it. */
+  /** The owner that was last seen to hold the lock, or one of several: `<clientId>:<n>`; while nobody held it, the first in the queue. */
   readonly holder: string | undefined;
-  /** What was then left of that owner's lease, in milliseconds; -1: no expiry, 0: it was just over, or there was none yet. */
+  /** What was then left of that owner's lease, in milliseconds; -1: no expiry; 0: it was just over, or there was none yet. */
   readonly holderTtlMs: number | undefined;
 
   constructor(message: string, context: ErrorContext & Partial<SeenHolder> = {}) {
@@ -85,7 +86,7 @@ export class LockTimeoutError extends HoldfastError {
 }
 
 /**
- * The caller asked to undo a lock that it does not hold.
+ * The caller asked to undo, extend or use a lock that it does not hold. Nothing was changed.
  *
  * @group Errors
  */
@@ -99,10 +100,10 @@ export class LockNotHeldError extends HoldfastError {
 /**
  * How a lock was lost.
  *
- * - `expired`: its lease ended; nobody renewed it in time (a fixed lease ran out, or this process was paused)
- * - `taken`: somebody else holds it
+ * - `expired`: its lease ended, and nobody renewed it in time (a fixed lease ran out, or this process was paused)
+ * - `taken`: another owner holds it, or other data is at its key
  * - `deleted`: its key was gone before the lease ended (`DEL`, `FLUSHALL`, a server that came back empty)
- * - `forced`: somebody called `forceUnlock`
+ * - `forced`: a call of `forceUnlock` freed it
  * - `unreachable`: Redis did not confirm a renewal before the lease ended
  * - `closed`: the client was closed, or the `run` that acquired it ended, while it was held
  *
@@ -111,7 +112,7 @@ export class LockNotHeldError extends HoldfastError {
 export type LossReason = 'expired' | 'taken' | 'deleted' | 'forced' | 'unreachable' | 'closed';
 
 /**
- * The lock was held, and is held no longer; what it guarded may have changed since.
+ * The lock was held, and is held no longer: another owner may have changed what it guarded.
  *
  * @group Errors
  */
@@ -130,7 +131,7 @@ export class LockLostError extends HoldfastError {
 }
 
 /**
- * The caller's signal aborted while it waited; `cause` is the signal's reason.
+ * The caller's `signal` aborted while the call waited. `cause` is the signal's reason.
  *
  * @group Errors
  */
@@ -142,7 +143,7 @@ export class LockAbortedError extends HoldfastError {
 }
 
 /**
- * The client is closed.
+ * The client is closed, or was closed during the call; thrown by a release, the work had ended.
  *
  * @group Errors
  */
@@ -154,7 +155,7 @@ export class ClosedError extends HoldfastError {
 }
 
 /**
- * Redis could not be asked, or gave no usable answer in time; whether the lock is free is not known.
+ * Redis did not answer in time, could not be reached, or refused. Whether the lock is free is not known.
  *
  * @group Errors
  */
@@ -166,7 +167,7 @@ export class UnavailableError extends HoldfastError {
 }
 
 /**
- * Not enough masters of a Redlock could be asked to tell who has the lock.
+ * Too few masters of a Redlock answered to decide who has the lock.
  *
  * @group Errors
  */
@@ -176,6 +177,7 @@ export class QuorumError extends HoldfastError {
   readonly code = 'NO_QUORUM';
   readonly help = 'errors/no-quorum';
   /** What each master answered. */
+  /** What each master that was asked answered. */
   readonly nodes: readonly NodeAnswer[];
 
   constructor(message: string, context: ErrorContext & { nodes: readonly NodeAnswer[] }) {
@@ -184,13 +186,13 @@ export class QuorumError extends HoldfastError {
   }
 }
 
-/** Whether an error says that Redis, or enough masters of a Redlock, could not be asked. */
+/** Whether an error says that Redis, or a majority of a Redlock's masters, gave no answer. */
 export function isUnanswered(error: unknown): error is UnavailableError | QuorumError {
   return error instanceof UnavailableError || error instanceof QuorumError;
 }
 
 /**
- * A key of the lock, or one beside it, holds something other than it should; nothing was changed.
+ * A key of the lock, or one beside it, holds other data. Nothing was changed.
  *
  * @group Errors
  */
@@ -200,8 +202,9 @@ export class KeyConflictError extends HoldfastError {
   readonly code = 'KEY_CONFLICT';
   readonly help = 'errors/key-conflict';
   /** The key that is in the way; undefined when that could not be found out. */
+  /** The key that is in the way; undefined: that could not be found out. */
   readonly key: string | undefined;
-  /** The type of what is at that key, as Redis' `TYPE` names it. */
+  /** The type of the data at that key, as Redis' `TYPE` names it: `string`, `hash`, … */
   readonly keyType: string | undefined;
 
   constructor(message: string, context: ErrorContext & { key?: string; keyType?: string } = {}) {
@@ -212,7 +215,7 @@ export class KeyConflictError extends HoldfastError {
 }
 
 /**
- * The write lock is wanted inside a hold of the read lock: it would wait for that hold itself, and so for ever. Nothing was sent.
+ * The write lock is wanted inside a hold of the read lock. It would wait for that hold, and so forever. Nothing was sent.
  *
  * @group Errors
  */
@@ -224,7 +227,7 @@ export class LockUpgradeError extends HoldfastError {
 }
 
 /**
- * An argument or option is not usable; nothing was sent, or, where the server has to judge it, nothing was changed.
+ * An argument or option is not usable. Nothing was sent, or, where the server has to judge it, nothing was changed.
  *
  * @group Errors
  */
@@ -235,29 +238,29 @@ export class OptionError extends HoldfastError {
   readonly help = 'errors/invalid-option';
 }
 
-// What one master of a Redlock said when it was asked for its vote.
+// What one master of a Redlock answered to a vote, a query, a renewal or a release.
 
 /**
  * What one master of a Redlock answered.
  *
- * - `acquired`: it counts the caller as the holder
- * - `held`: somebody else holds the lock there
- * - `gone`: the caller held it there, and does not any more
+ * - `acquired`: it counts the caller as the holder; for `isLocked()`: an owner holds the lock there
+ * - `held`: another owner holds the lock there
+ * - `gone`: the caller does not hold it there; for a query: nobody holds it there
  * - `unreachable`: it gave no answer in time, or none that counts: `reason` says why
  * - `guarded`: it was started too recently to vote
  *
  * @group Errors
  */
 export type NodeAnswer = {
-  /** The address of the master: `host:port`; of one that Sentinels name `group by host:port`, the latter being the first Sentinel's. */
+  /** The address of the master: `host:port`; with Sentinels `<group> by <host:port>`, of the first Sentinel. */
   readonly node: string;
 } & (
   | {
-      /** What it said. */
+      /** The master's answer. */
       readonly answer: 'acquired' | 'gone';
     }
   | {
-      /** What it said. */
+      /** The master's answer. */
       readonly answer: 'held';
       /** The owner that holds it there: `<clientId>:<n>`. */
       readonly holder: string;
@@ -265,18 +268,18 @@ export type NodeAnswer = {
       readonly holderTtlMs: number;
     }
   | {
-      /** What it said. */
+      /** The master's answer. */
       readonly answer: 'unreachable';
       /** Why it gave no answer. */
       readonly reason: string;
     }
   | {
-      /** What it said. */
+      /** The master's answer. */
       readonly answer: 'guarded';
-      /** In how many milliseconds it may vote. */
+      /** In how many milliseconds the master may vote. */
       readonly votesInMs: number;
       /**
-       * Whether it may vote earlier if masters that do not answer now do: they can tell how long the leases were that it may have
+       * Whether the master may vote earlier if masters that do not answer now do: they can say how long the leases were that it may have
        * forgotten.
        */
       readonly waitsForOthers: boolean;

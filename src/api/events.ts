@@ -1,14 +1,14 @@
-// What a client tells: the events of `Holdfast#on`, one type each.
+// The events of a client, `Holdfast#on`, one type each.
 
-import type { HoldfastError, LossReason } from './errors.js';
+import type { LockLostError, LossReason } from './errors.js';
 
 /**
- * What every event about a lock names.
+ * The fields that all events about a lock have.
  *
  * @group Events
  */
 export interface LockEvent {
-  /** The lock's name, as it was given to `getLock`. */
+  /** The lock's name that was given to `getLock`. */
   lockName: string;
   /** The owner on the server: `<clientId>:<n>`. */
   ownerId: string;
@@ -20,47 +20,48 @@ export interface LockEvent {
  * @group Events
  */
 export interface AcquiredEvent extends LockEvent {
-  /** How often its owner holds it now; 1: the outermost acquisition. */
+  /** How often its owner holds the lock now; 1: the outermost acquisition. */
   holdCount: number;
   /** The lease in milliseconds. */
   leaseMs: number;
-  /** Whether the watchdog renews it. */
+  /** Whether the watchdog renews the lease; false: the call gave a `lease`. */
   watched: boolean;
   /**
-   * The fencing token in decimal digits, if the lock is a fenced one: as a string, since JSON knows no `bigint`, so that an event can be
-   * logged as it is. `BigInt(event.token!) === hold.token`.
+   * The fencing token in decimal digits, if the lock is a fenced one. A string, since JSON knows no `bigint`: `BigInt(event.token!)` is
+   * `hold.token`.
    */
   token?: string;
 }
 
 /**
- * A hold was released. So is a member of a MultiLock that is given back since another member was lost.
+ * A hold was released. So is a member of a MultiLock that is given back because another member was lost.
  *
  * @group Events
  */
 export interface ReleasedEvent extends LockEvent {
-  /** How often its owner still holds it; 0: not any more. */
+  /** How often its owner still holds the lock; 0: not any more. */
   holdCount: number;
-  /** How long the owner has held the lock, in milliseconds. */
+  /** How long the owner has held the lock, in milliseconds; may have decimals. */
   heldForMs: number;
   /** As in {@link AcquiredEvent}. */
   token?: string;
 }
 
 /**
- * A call found the lock held by somebody else and waits.
+ * A call found the lock held by another owner, and waits. Emitted once a call. Its `ownerId` may differ from that of the `acquired` event
+ * that follows.
  *
  * @group Events
  */
 export interface WaitingEvent extends LockEvent {
-  /** The owner that holds it, or one of several; while nobody holds it, who is first in line for it. */
+  /** The owner that holds the lock, or one of several: `<clientId>:<n>`; while nobody holds it, the first in the queue. */
   holder: string;
   /** What is left of that owner's lease, in milliseconds; -1: no expiry. */
   holderTtlMs: number;
 }
 
 /**
- * The watchdog renewed a lease.
+ * The watchdog renewed a lease: of each lock, every `lockWatchdogTimeout / 3`.
  *
  * @group Events
  */
@@ -70,7 +71,7 @@ export interface RenewedEvent extends LockEvent {
 }
 
 /**
- * A lock was lost while it was held.
+ * A lock was lost while it was held. The `signal` of its holds aborts.
  *
  * @group Events
  */
@@ -79,58 +80,58 @@ export interface LostEvent extends LockEvent {
   lossReason: LossReason;
   /** When it was acquired. */
   heldSince: Date;
-  /** How long it was held, in milliseconds. */
+  /** How long it was held, in milliseconds; may have decimals. */
   heldForMs: number;
-  /** As in {@link AcquiredEvent}: who comes later has a larger one. */
+  /** As in {@link AcquiredEvent}; every later holder has a larger one. */
   token?: string;
-  /** The same error that the holds' signals carry. */
-  error: HoldfastError;
+  /** The error that the holds' signals carry. */
+  error: LockLostError;
 }
 
 /**
- * Something that works but is probably not meant.
+ * Something works, but is probably not meant.
  *
  * @group Events
  */
 export interface WarningEvent {
   /** What it is and what to do. */
   message: string;
-  /** The lock it is about. */
+  /** The lock that it is about. */
   lockName: string;
-  /** The owner it is about, where there is one. */
+  /** The owner that it is about, if there is one. */
   ownerId?: string | undefined;
 }
 
 /**
- * Something failed that no caller waits for: a connection, a renewal, a clean-up. Or a server has refused for 2 s what callers wait for.
+ * Something failed in the background: a connection, a renewal, the release of a `withLock`. Or a server has refused waiting calls for 2 s.
  *
  * @group Events
  */
 export interface ErrorEvent {
   /** What went wrong. */
   error: Error;
-  /** The lock it is about, where there is one. */
+  /** The lock that it is about, if there is one. */
   lockName?: string | undefined;
-  /** The owner it is about, where there is one. */
+  /** The owner that it is about, if there is one. */
   ownerId?: string | undefined;
 }
 
 /**
- * An outage is over that an {@link ErrorEvent} told of: a connection that was lost stands again.
+ * A connection that an {@link ErrorEvent} reported as failed is back.
  *
  * @group Events
  */
 export interface RecoveredEvent {
-  /** What the connection is for, in the words of the `error` event. */
+  /** What the connection is for: `commands`, `subscriber`, `sharded subscriber` or `acknowledged commands`. */
   connection: string;
-  /** Where it leads. */
+  /** Where the connection leads: `host:port`, `cluster`, or with Sentinels `<group> by <host:port>`. */
   address: string;
-  /** How long the outage was since it was told of, in milliseconds. */
+  /** How long ago the outage was reported, in whole milliseconds. */
   lastedMs: number;
 }
 
 /**
- * The events of a client.
+ * The events of a client, by name, for `Holdfast.on`.
  *
  * @group Events
  */
@@ -139,27 +140,27 @@ export interface HoldfastEvents {
   acquired: (event: AcquiredEvent) => void;
   /** A hold was released. */
   released: (event: ReleasedEvent) => void;
-  /** A call found the lock held and waits. */
+  /** A call found the lock held by another owner, and waits. */
   waiting: (event: WaitingEvent) => void;
   /** The watchdog renewed a lease. */
   renewed: (event: RenewedEvent) => void;
   /** A lock was lost while it was held. */
   lost: (event: LostEvent) => void;
-  /** Something works but is probably not meant. */
+  /** Something works, but is probably not meant. */
   warning: (event: WarningEvent) => void;
-  /** Something failed for which no caller waits. Without a listener, the first of an outage is a warning of the process. */
+  /** Something failed in the background. Without a listener, the first error of an outage becomes a warning of the process. */
   error: (event: ErrorEvent) => void;
-  /** An outage is over that an `error` told of. */
+  /** A connection that an `error` event reported as failed is back. */
   recovered: (event: RecoveredEvent) => void;
 }
 
-/** Where everything that happens is told: to those who listen, and an error to the process if nobody does. */
+/** Emits events to the listeners; an `error` without a listener warns the process. */
 export interface Events {
-  /** Builds the event only if somebody listens; but an `error` is never lost in silence. */
+  /** Builds the event only if there is a listener; an `error` is never lost in silence. */
   emit<Name extends keyof HoldfastEvents>(
     name: Name,
     describe: () => Parameters<HoldfastEvents[Name]>[0],
   ): void;
-  /** A connection went down, or is up again. Connections that are down at the same time are one outage. */
+  /** Notes that a connection is down, or up again. Connections that are down at the same time are one outage. */
   outage(connection: unknown, isOn: boolean): void;
 }

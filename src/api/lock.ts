@@ -1,135 +1,178 @@
-// A lock as the caller sees it: the same surface for every kind of lock.
+// A lock as the caller sees it: the same methods for every kind of lock.
 
 import type { HoldDescription, LockDescription } from './description.js';
 import type { AcquireOptions, LockOptions } from './options.js';
 
 /**
- * A lock by its name. Objects are light and keep no state of their own: get one where you need it, or keep it and
- * share it between callers; who holds it is a matter of scopes, not of objects.
+ * A lock of one name, with the methods that all kinds of locks share. An object is light and keeps no state: create one where you need it,
+ * or share one between callers. The caller's scope decides who owns the lock, not the object.
  *
- * All times are milliseconds. Every method that acquires may throw, besides what it names:
- * {@link UnavailableError} when Redis could not be asked in time, or refuses the client (then also where it would wait for ever), {@link ClosedError}, {@link KeyConflictError},
- * {@link OptionError}, {@link LockAbortedError} when its signal aborts, and {@link LockLostError} when it is nested in
- * a hold that was lost. Every method that asks the server about the lock throws {@link UnavailableError} and {@link ClosedError}, too, and
- * {@link KeyConflictError} when the name is that of another kind of lock, or of something else: that is never told as "free".
+ * All times are in milliseconds. Besides the errors that it names, every method that acquires may throw:
+ *
+ * - {@link UnavailableError}: Redis did not answer in time, or refuses the client (then at once, also with `wait: Infinity`)
+ * - {@link QuorumError}: of a Redlock, too few masters answered
+ * - {@link ClosedError}: the client is closed
+ * - {@link KeyConflictError}: another kind of lock, or other data, has the name; such a name is never reported as free
+ * - {@link LockAbortedError}: the `signal` aborted
+ * - {@link LockLostError}: the call is nested in a hold that was lost
+ * - {@link LockUpgradeError}: the write lock is wanted inside a hold of the read lock
+ * - {@link OptionError}: an argument is not usable
+ *
+ * @example
+ * ```ts
+ * const lock = holdfast.getLock('orders:42');
+ * await lock.withLock({ wait: 5_000 }, async (hold) => {
+ *   hold.signal.throwIfAborted(); // right before a decisive step
+ * });
+ * ```
  *
  * @group Locks
  */
 export interface Lock {
-  /** The name, as it was given to `getLock`; of a MultiLock, the names of its members. */
+  /** The name that was given to `getLock`; of a MultiLock, the names of its members. */
   readonly name: string;
 
   /**
-   * Acquires it for the innermost `run`, or anonymously; waits for as long as the `wait` of the client's options says, by default for
-   * ever. Undo it by {@link Lock.unlock}. Parallel branches of one run are one owner, so that all get in: if they are to take turns, use
-   * {@link Lock.withLock}, or a `run` for each.
+   * Acquires the lock for the innermost `run`, or outside any `run` as an owner of its own. It waits for the client's `wait`, by default
+   * forever. Undo it with {@link Lock.unlock}.
    *
-   * @param lease - milliseconds; left out or -1: the watchdog renews `lockWatchdogTimeout` until the unlock
-   * @throws {@link LockTimeoutError} somebody else had it until the client's `wait` ran out
+   * One `run` is one owner, so calls in its parallel branches all succeed at once. Branches that must take turns need
+   * {@link Lock.withLock}, or a `run` each.
+   *
+   * @param lease - milliseconds, a whole number of at least 1; omitted or -1: the watchdog renews it. Or {@link LockOptions}
+   * @throws {@link LockTimeoutError} another owner had the lock until the client's `wait` ran out
+   * @throws {@link UnavailableError} or another error that {@link Lock} lists
    */
   lock(lease?: number | LockOptions): Promise<void>;
 
   /**
-   * Like {@link Lock.lock}, but waits for at most `wait`.
+   * Acquires the lock like {@link Lock.lock}, but waits for at most `wait`, and returns whether it got the lock.
    *
-   * @param wait - milliseconds, 0 by default: one attempt, bounded by `commandTimeout`; `Infinity`: for ever
+   * @param wait - milliseconds, 0 or more, or `Infinity`: forever. Default: 0, one attempt, bounded by `commandTimeout`. Or
+   *   {@link AcquireOptions}
    * @param lease - as in {@link Lock.lock}
-   * @returns false when somebody else had it all the time
+   * @returns false if another owner had the lock all the time
+   * @throws {@link UnavailableError} or another error that {@link Lock} lists
    */
   tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean>;
 
   /**
-   * Undoes the latest `lock()` or `tryLock()` of the innermost `run`; outside any run the oldest one of this client, but never in code
-   * whose own latest `lock()` or `tryLock()` failed. If the oldest one was lost, no other one out there is renewed any more, since its
-   * own `unlock()` may be the one that was told of the loss.
+   * Undoes one `lock()` or `tryLock()`. Inside a `run`: undoes its latest one. Outside: undoes this client's oldest one,
+   * never in code whose own latest call failed. If that one was lost, throws {@link LockLostError}, and the client stops renewing its
+   * others of that name.
    *
-   * @throws {@link LockNotHeldError} there is none to undo; outside any run also: the caller's own `tryLock()` said false, or threw
+   * @throws {@link LockNotHeldError} there is none to undo; outside any `run` also: the caller's own `tryLock()` returned false, or its
+   *   `lock()` or `tryLock()` threw
    * @throws {@link LockLostError} the lock was lost before
-   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`; the lock is removed from the server as
-   *   soon as that can be reached, and there is nothing left to undo
-   * @throws {@link ClosedError} the client is closed, or was before Redis answered: the lock may be held until its lease ends
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`. Nothing is left to undo: the client removes the lock
+   *   from the server as soon as it can reach it
+   * @throws {@link QuorumError} the same for a Redlock
+   * @throws {@link ClosedError} the client is closed, or was closed before Redis answered: the lock may be held until its lease ends
    */
   unlock(): Promise<void>;
 
   /**
-   * Acquires it and hands it over as a {@link Hold}, which any code may release. Inside a `run`, nested calls re-enter it, and so do those
-   * of parallel branches, since the run is one owner: if they are to take turns, use {@link Lock.withLock}, or a `run` for each. Outside any
-   * run it opens no scope: a nested call of this lock waits for it, unless it is made inside {@link Hold.run}.
+   * Acquires the lock and returns a {@link Hold}, which any code may release.
    *
-   * @param options - `wait` is that of the client's options by default, and without that `Infinity`
-   * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out
+   * Inside a `run`, nested calls re-enter it, and so do calls in parallel branches: branches that must take turns need
+   * {@link Lock.withLock}, or a `run` each. Outside any `run`, a nested call of the same lock waits for this hold, unless it is made inside
+   * {@link Hold.run}.
+   *
+   * @param options - `wait` is by default the client's `wait`, and without that `Infinity`
+   * @throws {@link LockTimeoutError} another owner had the lock until `wait` ran out
+   * @throws {@link UnavailableError} or another error that {@link Lock} lists
+   * @example
+   * ```ts
+   * await using hold = await lock.acquire({ wait: 5_000 }); // released at the end of the block
+   * ```
    */
   acquire(options?: AcquireOptions): Promise<Hold>;
 
   /**
-   * Like {@link Lock.acquire}, but makes one attempt by default.
+   * Acquires the lock like {@link Lock.acquire}, but makes only one attempt by default.
    *
    * @param options - `wait` is 0 by default
-   * @returns undefined when somebody else had it all the time
+   * @returns undefined if another owner had the lock all the time
+   * @throws {@link UnavailableError} or another error that {@link Lock} lists
    */
   tryAcquire(options?: AcquireOptions): Promise<Hold | undefined>;
 
   /**
-   * Acquires it, runs `fn`, and releases it whatever happens. Acquisitions of the same lock inside `fn` re-enter it, one
-   * at a time. An error of `fn` is what the caller sees, also when the lock was lost. Waits for as long as the `wait` of the client's
-   * options says, by default for ever.
+   * Acquires the lock, runs `fn`, and releases the lock whatever happens. It waits for the client's `wait`, by default forever.
+   *
+   * Acquisitions of the same lock inside `fn` re-enter it, one at a time. If `fn` throws, the caller gets exactly that error, also when the
+   * lock was lost. A release that Redis does not answer is an `error` event, and does not throw.
    *
    * @returns what `fn` returns
-   * @throws {@link LockTimeoutError} somebody else had it until the client's `wait` ran out; `fn` was not called
+   * @throws {@link LockTimeoutError} another owner had the lock until the client's `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released
-   * @throws {@link ClosedError} also when `fn` succeeded, and the client was closed before Redis had answered the release
+   * @throws {@link ClosedError} the client is closed; or `fn` succeeded, and the client was closed before Redis answered the release
+   * @throws {@link UnavailableError} or another error that {@link Lock} lists; `fn` was not called
    */
   withLock<T>(fn: (hold: Hold) => T | Promise<T>): Promise<T>;
   /**
-   * Like `withLock(fn)`, with options.
+   * Acquires the lock with options, runs `fn`, and releases the lock whatever happens, as `withLock(fn)` does.
    *
-   * @param options - `wait` is that of the client's options by default, and without that `Infinity`
+   * @param options - `wait` is by default the client's `wait`, and without that `Infinity`
    * @returns what `fn` returns
-   * @throws {@link LockTimeoutError} somebody else had it until `wait` ran out; `fn` was not called
+   * @throws {@link LockTimeoutError} another owner had the lock until `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released
-   * @throws {@link ClosedError} also when `fn` succeeded, and the client was closed before Redis had answered the release
+   * @throws {@link ClosedError} the client is closed; or `fn` succeeded, and the client was closed before Redis answered the release
+   * @throws {@link UnavailableError} or another error that {@link Lock} lists; `fn` was not called
    */
   withLock<T>(options: AcquireOptions, fn: (hold: Hold) => T | Promise<T>): Promise<T>;
 
   /**
-   * Whether anybody holds it.
+   * Whether any owner holds the lock.
    *
-   * @throws {@link KeyConflictError} something that is no such lock has the name
-   * @throws {@link UnavailableError}
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link QuorumError} of a Redlock, too few masters answered
+   * @throws {@link ClosedError} the client is closed
    */
   isLocked(): Promise<boolean>;
 
   /**
-   * Whether the caller is inside a hold of it; outside all scopes, whether `unlock()` has one to undo. Asks the server, if this client knows of
-   * such a hold.
+   * Whether the caller is inside a hold of it. Outside all scopes: whether `unlock()` has something to undo. Asks the server only if this
+   * client knows of such a hold.
    *
-   * @throws {@link KeyConflictError} something that is no such lock has the name by now
-   * @throws {@link UnavailableError}
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name by now
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link QuorumError} of a Redlock, too few masters answered
+   * @throws {@link ClosedError} the client is closed
    */
   isHeldByCurrentOwner(): Promise<boolean>;
 
   /**
-   * How often the caller's owner holds it; 0: not at all. Asks the server, if this client knows of such a hold.
+   * How often the caller's owner holds the lock; 0: not at all. Asks the server only if this client knows of such a hold.
    *
-   * @throws {@link KeyConflictError} something that is no such lock has the name by now
-   * @throws {@link UnavailableError}
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name by now
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link QuorumError} of a Redlock, too few masters answered
+   * @throws {@link ClosedError} the client is closed
    */
   getHoldCount(): Promise<number>;
 
   /**
-   * Milliseconds until its lease ends, whoever holds it; -2: nobody does, -1: it has no expiry.
+   * Milliseconds until the lease ends, whoever holds the lock; -1: it has no expiry; -2: nobody holds it. Of a Redlock, how long a majority
+   * keeps it.
    *
-   * @throws {@link KeyConflictError} something that is no such lock has the name
-   * @throws {@link UnavailableError}
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link QuorumError} of a Redlock, too few masters answered
+   * @throws {@link ClosedError} the client is closed
    */
   remainTimeToLive(): Promise<number>;
 
   /**
-   * Frees it whoever holds it. The holder learns it at its next renewal at the latest; until then it may work beside the next holder.
+   * Frees the lock, whoever holds it. The former holder learns of this at its next renewal at the latest, and may work beside the next
+   * holder until then.
    *
    * @returns whether it was held
-   * @throws {@link KeyConflictError} something that is no such lock has the name; it stays
-   * @throws {@link UnavailableError} Redis did not answer: it may or may not have been freed
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name; it stays
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`: the lock may or may not have been freed
+   * @throws {@link QuorumError} the same for a Redlock
+   * @throws {@link ClosedError} the client is closed, or was closed before Redis answered
    */
   forceUnlock(): Promise<boolean>;
 
@@ -137,30 +180,32 @@ export interface Lock {
   toJSON(): LockDescription;
 }
 
-// A fair lock as the caller sees it: a lock, and a look at the line for it.
+// A fair lock as the caller sees it: a lock, and queries about its queue.
 
 /**
- * A reentrant lock that is handed over in the order in which its waiters joined the line, over all processes. A waiter
- * that dies, or gives up, does not hold up the others.
+ * A reentrant lock that its waiters get in the order in which they joined the queue, over all processes. A waiter that dies or gives up
+ * does not hold up the others.
  *
- * It is the same lock as the one that `getLock` returns for this name, but only calls of a fair lock stand in line.
+ * It is the same lock as `getLock` of this name, but only callers of a fair lock queue.
  *
  * @group Locks
  */
 export interface FairLock extends Lock {
   /**
-   * How many wait in line, over all processes. Walks the whole line: for people, not for hot paths.
+   * How many callers wait in the queue, over all processes. Walks the whole queue: for debugging, not for hot paths.
    *
-   * @throws {@link KeyConflictError} something that is no such lock has the name
-   * @throws {@link UnavailableError}
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link ClosedError} the client is closed
    */
   getQueueLength(): Promise<number>;
 
   /**
-   * Who waits in line, the next one first: owners, `<clientId>:<n>`. Walks the whole line: for people, not for hot paths.
+   * The owners that wait in the queue, `<clientId>:<n>`, the next one first. Walks the whole queue: for debugging, not for hot paths.
    *
-   * @throws {@link KeyConflictError} something that is no such lock has the name
-   * @throws {@link UnavailableError}
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link ClosedError} the client is closed
    */
   getWaiters(): Promise<string[]>;
 }
@@ -173,88 +218,108 @@ export interface FairLock extends Lock {
  * @group Locks
  */
 export interface FencedLockOptions {
-  /** Whether it is first come, first served over all processes, as `getFairLock` is. Default: false. */
+  /** Whether the lock is first come, first served over all processes, like `getFairLock`. Default: false. */
   fair?: boolean | undefined;
   /**
-   * How long the server remembers the last token that it gave, in milliseconds; `Infinity`: for ever, as it must where Redisson shares
-   * the lock. A token that is forgotten is followed by the server's time in microseconds, which is larger unless the clock was set back.
-   * Default: seven days.
+   * How long the server remembers the last token, in milliseconds: a whole number of at least 1, or `Infinity`: forever, as it must be
+   * where Redisson shares the lock. After a token is forgotten, the next one is the server's time in microseconds, which is larger unless
+   * the clock was set back. Default: 604,800,000, seven days.
    */
   tokenTtl?: number | undefined;
 }
 
 /**
- * A hold of a fenced lock.
+ * A hold of a fenced lock: it always has a token.
  *
  * @group Holds
  */
 export interface FencedHold extends Hold {
-  /** Larger than that of every earlier holder. Nested holds share it. */
+  /** The fencing token, larger than that of every earlier holder. Nested holds share it. */
   readonly token: bigint;
 }
 
 /**
- * A lock that gives each holder a token larger than all before it. Whoever lost the lock without noticing, since its process was
- * paused, has a smaller one than its successor: a resource that remembers the largest token that it saw, and refuses smaller ones,
- * lets nobody write late. See https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
+ * A lock that gives each holder a token larger than all before it. The guarded resource remembers the largest token that it saw and refuses
+ * smaller ones: so a holder that lost the lock without noticing, because its process was paused, cannot write late. See
+ * https://martin.kleppmann.com/2016/02/08/how-to-do-distributed-locking.html.
  *
- * It is the same lock as those that `getLock` and `getFairLock` return for this name, whose holders have no token: so all who
- * write to the resource take it by `getFencedLock`, or, over several masters, by `getRedLock` of such locks. Inside a hold of
- * those it throws an {@link OptionError}, as there is no token to share.
+ * It is the same lock as `getLock` and `getFairLock` of this name, whose holders have no token. So every writer must use `getFencedLock`,
+ * or, over several masters, `getRedLock` of such locks. Inside a hold without a token a fenced lock throws an {@link OptionError}, as there
+ * is no token to share.
  *
- * Annotate what may be this or another lock as {@link Lock}: of a union of the two, TypeScript cannot tell which `withLock` is meant.
+ * Annotate a variable that may hold this or another lock as {@link Lock}: with a union of the two types, TypeScript cannot choose an
+ * overload of `withLock`.
+ *
+ * @example
+ * ```ts
+ * const fenced = holdfast.getFencedLock('document:7');
+ * await fenced.withLock(async ({ token }) => {
+ *   // UPDATE documents SET text = …, token = $1 WHERE id = 7 AND token <= $1
+ * });
+ * ```
  *
  * @group Locks
  */
 export interface FencedLock extends Lock {
   /**
-   * The last token that the server knows, of a holder or of a failed attempt; undefined: there was none, or it is forgotten. For people: a
-   * holder's own token is {@link FencedHold.token}. For a Redlock it is the largest token among the masters that answer, which must be most
-   * of them; those that have restarted may have forgotten it.
+   * The last token that the server knows, of a holder or of a failed attempt; undefined: there was none, or it is forgotten. For debugging:
+   * a holder's own token is {@link FencedHold.token}. For a Redlock it is the largest token among the masters that answer, which must be a
+   * majority; masters that have restarted may have forgotten it.
    *
-   * @throws {@link KeyConflictError} there is something else at the token's key; or no token is known, and something that is no such lock has the name
-   * @throws {@link UnavailableError}
+   * @throws {@link KeyConflictError} other data is at the token's key; or no token is known, and another kind of lock, or other data, has
+   *   the name
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
    * @throws {@link QuorumError} of a Redlock, too few masters answered
+   * @throws {@link ClosedError} the client is closed
    */
   getToken(): Promise<bigint | undefined>;
 
   /**
-   * Like {@link Lock.lock}, but returns the token. Undo it by {@link Lock.unlock}.
+   * Acquires the lock like {@link Lock.lock}, and returns the token. Undo it with {@link Lock.unlock}.
    *
-   * @throws {@link LockTimeoutError} somebody else had it until the client's `wait` ran out
+   * @param lease - as in {@link Lock.lock}
+   * @throws {@link LockTimeoutError} another owner had the lock until the client's `wait` ran out
+   * @throws {@link UnavailableError} or another error that {@link Lock} lists
    */
   lockAndGetToken(lease?: number | LockOptions): Promise<bigint>;
 
   /**
-   * Like {@link Lock.tryLock}, but returns the token.
+   * Acquires the lock like {@link Lock.tryLock}, and returns the token.
    *
-   * @returns undefined when somebody else had it all the time
+   * @param wait - as in {@link Lock.tryLock}
+   * @param lease - as in {@link Lock.lock}
+   * @returns undefined if another owner had the lock all the time
+   * @throws {@link UnavailableError} or another error that {@link Lock} lists
    */
   tryLockAndGetToken(wait?: number | AcquireOptions, lease?: number): Promise<bigint | undefined>;
 
-  /** As {@link Lock.acquire}. */
+  /** Acquires the lock as {@link Lock.acquire} does; the hold has a token. */
   acquire(options?: AcquireOptions): Promise<FencedHold>;
 
-  /** As {@link Lock.tryAcquire}. */
+  /** Acquires the lock as {@link Lock.tryAcquire} does; the hold has a token. */
   tryAcquire(options?: AcquireOptions): Promise<FencedHold | undefined>;
 
-  /** As {@link Lock.withLock}. */
+  /** Runs `fn` under the lock as {@link Lock.withLock} does; the hold has a token. */
   withLock<T>(fn: (hold: FencedHold) => T | Promise<T>): Promise<T>;
-  /** As {@link Lock.withLock}, with options. */
+  /** Runs `fn` under the lock as {@link Lock.withLock} does, with options; the hold has a token. */
   withLock<T>(options: AcquireOptions, fn: (hold: FencedHold) => T | Promise<T>): Promise<T>;
 }
 
 // One successful acquisition, as the caller has it in hand: the same for every kind of lock.
 
 /**
- * A lock that was acquired. It is a capability: whoever has it may release it, from anywhere.
+ * A lock that was acquired. It is a capability: any code that has it may release it.
  *
- * `await using hold = await lock.acquire()` releases it at the end of the block.
+ * @example
+ * ```ts
+ * await using hold = await lock.acquire({ wait: 5_000 }); // released at the end of the block
+ * await fetch('https://bank.example/transfer', { signal: hold.signal });
+ * ```
  *
  * @group Holds
  */
 export interface Hold extends AsyncDisposable {
-  /** The lock's name, as it was given to `getLock`; of a MultiLock, the names of its members. */
+  /** The lock's name that was given to `getLock`; of a MultiLock, the names of its members. */
   readonly lockName: string;
 
   /** The owner on the server: `<clientId>:<n>`. Nested acquisitions share it. */
@@ -267,12 +332,12 @@ export interface Hold extends AsyncDisposable {
   readonly token?: bigint | undefined;
 
   /**
-   * Aborts when the lock is lost; its reason is a {@link LockLostError}. Give it to whatever the lock guards.
-   * It does not abort when the hold is released.
+   * Aborts when the lock is lost; its `reason` is a {@link LockLostError}. Give it to the work that the lock guards. A release does not
+   * abort it.
    */
   readonly signal: AbortSignal;
 
-  /** Milliseconds for which this process may still rely on the lock; 0 when it was lost or released. */
+  /** Milliseconds for which this process may still rely on the lock, perhaps with decimals; 0 after it was lost or released. */
   remaining(): number;
 
   /**
@@ -282,37 +347,45 @@ export interface Hold extends AsyncDisposable {
    * @throws {@link LockLostError} the lock was lost
    * @throws {@link LockNotHeldError} the hold was released
    * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`; the lease may be the old one
+   * @throws {@link QuorumError} the same for a Redlock
+   * @throws {@link ClosedError} the client was closed during the call; mostly a {@link LockLostError} says so
    * @throws {@link OptionError} the lease is not usable
    */
   extend(lease: number): Promise<void>;
 
   /**
-   * Gives the lock up: one round trip. To release again is harmless. After a failure it may be repeated; meanwhile the lock
-   * is removed from the server as soon as that can be reached.
+   * Gives the lock up, in one round trip. Repeating it is harmless. After an {@link UnavailableError} you may repeat it; meanwhile the
+   * client removes the lock from the server as soon as it can reach it.
    *
    * @throws {@link LockLostError} the lock was lost before
    * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`
+   * @throws {@link QuorumError} the same for a Redlock
    * @throws {@link ClosedError} the client was closed before Redis answered: the lock may be held until its lease ends
    */
   release(): Promise<void>;
 
   /**
-   * Runs `fn` with this hold as the nearest holder: acquisitions of the same lock inside re-enter it. Does not release it.
+   * Runs `fn` as the holder: acquisitions of the same lock inside re-enter this hold instead of waiting for it. Does not release it.
    *
    * @returns what `fn` returns
    * @throws {@link LockLostError} the lock was lost before
    * @throws {@link LockNotHeldError} the hold was released before
+   * @example
+   * ```ts
+   * await using hold = await lock.acquire();
+   * await hold.run(() => codeThatTakesTheSameLock());
+   * ```
    */
   run<T>(fn: () => T | Promise<T>): Promise<T>;
 
-  /** The lock's name, whether it is held, released or lost, its owner, the milliseconds left, and the fencing token, as a string. */
+  /** The lock's name, whether it is held, released or lost, its owner, the milliseconds left, and the fencing token as a string. */
   toJSON(): HoldDescription;
 
   /**
-   * Releases it at the end of an `await using` block; that Redis could not be reached is an `error` event.
+   * Releases the hold at the end of an `await using` block. If Redis does not answer, that is an `error` event, and does not throw.
    *
-   * @throws {@link LockLostError} the lock was lost. If the block threw, too, JavaScript makes a `SuppressedError` of both: `error` is the
-   *   loss, `suppressed` what the block threw. {@link Lock.withLock} throws the latter alone.
+   * @throws {@link LockLostError} the lock was lost. If the block threw as well, JavaScript throws a `SuppressedError`: its `error` is the
+   *   loss, its `suppressed` the error of the block. {@link Lock.withLock} throws the latter alone.
    * @throws {@link ClosedError} the client was closed before Redis answered: the lock may be held until its lease ends
    */
   [Symbol.asyncDispose](): Promise<void>;

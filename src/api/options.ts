@@ -1,28 +1,32 @@
-// Reads what callers give, and says what is wrong with it before anything is sent.
+// Reads the arguments and options of callers; what is wrong with them is an error before anything is sent.
 
 import { inspect } from 'node:util';
 import { MAX_TIMER_MS } from '../runtime/clock.js';
 import { OptionError } from './errors.js';
 
 /**
- * How an acquisition may be asked for; times in milliseconds.
+ * Options of an acquisition; times in milliseconds.
  *
  * @group Locks
  */
 export interface AcquireOptions {
   /**
-   * How long to wait at most, in milliseconds; `Infinity`: for ever; 0: one attempt, bounded by `commandTimeout`. However short it is, an
-   * attempt that was sent has 100 ms for its answer.
+   * How long the call may take at most: 0 or more, or `Infinity`: forever. 0: one attempt, bounded by `commandTimeout`. However short it
+   * is, an attempt that was sent has 100 ms for its answer. Default: the client's `wait`; 0 for `tryLock()`, `tryAcquire()` and
+   * `tryLockAndGetToken()`.
    */
   wait?: number | undefined;
-  /** The lease in milliseconds; left out or -1: the watchdog renews `lockWatchdogTimeout` until the release. */
+  /**
+   * How long the lock is kept without a renewal: a whole number of at least 1. Omitted or -1: `lockWatchdogTimeout`, which the watchdog
+   * renews until the release.
+   */
   lease?: number | undefined;
-  /** Ends the wait when it aborts. */
+  /** Ends the wait, but no hold, when it aborts: the call throws {@link LockAbortedError}. */
   signal?: AbortSignal | undefined;
 }
 
 /**
- * Options of `lock()`, which waits for as long as the `wait` of the client's options says: by default for ever.
+ * Options of `lock()` and `lockAndGetToken()`. They wait for the client's `wait`, by default forever.
  *
  * @group Locks
  */
@@ -34,20 +38,21 @@ export type LockOptions = Omit<AcquireOptions, 'wait'>;
  * @group Locks
  */
 export interface RedLockOptions {
-  /** How long one master may take to answer before it counts as unreachable. Default: 50 ms. */
+  /** How long one master may take to answer before it counts as unreachable. Default: 50; from 1 to 2^31-1. */
   nodeTimeout?: number | undefined;
   /**
-   * For how many milliseconds after its start a master does not vote, since it may have forgotten a lock; `false`: it votes at once.
-   * Default: the longest lease that anybody is known to use, by what this client used (at least `lockWatchdogTimeout`) and what the masters
-   * remember; but at least ten minutes while masters that do not answer may know of a longer one. For fenced locks it must be at least 1,
-   * and should be longer than the masters' clocks differ.
+   * How long after its start a master does not vote, since it may have forgotten a lock: from 0 to 2^31-1; `false`: it votes at once. For
+   * fenced locks it must be at least 1, and should be longer than the masters' clocks differ.
+   *
+   * Default: it adapts to the longest lease that this client has used (at least `lockWatchdogTimeout`) or that the masters remember. It is
+   * at least ten minutes while a master that does not answer may know of a longer lease.
    */
   restartGuard?: number | false | undefined;
-  /** How often the watchdog extends the lease of a hold at most. Default: without limit. */
+  /** How often the watchdog extends the lease of a hold at most: a whole number of at least 0, or `Infinity`. Default: `Infinity`. */
   maxExtensions?: number | undefined;
 }
 
-/** The options of an acquisition, after they were checked. */
+/** The options of an acquisition, checked. */
 export interface AcquireRequest {
   readonly waitMs: number;
   /** undefined: the watchdog's lease, which it renews. */
@@ -55,13 +60,13 @@ export interface AcquireRequest {
   readonly signal: AbortSignal | undefined;
 }
 
-/** What an error is about: a lock, by its name, or a semaphore. */
+/** The subject of an error: a lock, by its name, or a semaphore. */
 export type Subject = string | { readonly semaphore: string };
 
-/** A longer name is taken for a mistake. */
+/** A longer name counts as a mistake. */
 const MAX_NAME_BYTES = 1_024;
 
-/** The longest lease: Redis counts in 64 bits, JavaScript exactly up to here. */
+/** The longest lease: Redis counts in 64 bits, JavaScript counts exactly up to this. */
 const MAX_LEASE_MS = Number.MAX_SAFE_INTEGER;
 
 export function parseName(name: unknown): string {
@@ -83,7 +88,7 @@ export function parseName(name: unknown): string {
   return name;
 }
 
-/** A lease that must be given: milliseconds, a whole number of at least 1. */
+/** Reads a required lease: milliseconds, a whole number of at least 1. */
 export function parseLease(lease: unknown, what: string, lockName?: string): number {
   if (isWholeNumber(lease, 1, MAX_LEASE_MS)) return lease;
   throw invalid(
@@ -94,7 +99,7 @@ export function parseLease(lease: unknown, what: string, lockName?: string): num
   );
 }
 
-/** Reads `wait`, `lease` and `signal`, whether they were given one by one or as an options object. */
+/** Reads `wait`, `lease` and `signal`, given one by one or as an options object. */
 export function parseRequest(
   subject: Subject,
   given: Partial<Record<keyof AcquireOptions, unknown>>,
@@ -108,8 +113,8 @@ export function parseRequest(
 }
 
 /**
- * An options object as it was given: known names only, since a misspelt `wait` would wait for ever; and nothing but an object
- * literal, since a Promise, a Date or a lock of another copy of this package has none of these names, and would pass for no options.
+ * Reads an options object. It may have known names only, since a misspelt `wait` would wait forever; and it must be an object literal,
+ * since a Promise, a Date or a lock of another copy of this package has none of these names, and would pass for no options.
  */
 export function parseOptions<Option extends string>(
   what: string,
@@ -134,7 +139,7 @@ export function parseOptions<Option extends string>(
   return given as Partial<Record<Option, unknown>>;
 }
 
-/** A duration that must be given: milliseconds, a whole number, at most the longest delay of a timer. */
+/** Reads a required duration: milliseconds, a whole number, at most the longest delay of a timer. */
 export function parseDuration(
   durationMs: unknown,
   what: string,
@@ -147,14 +152,14 @@ export function parseDuration(
   throw invalid(what, durationMs, right, lockName);
 }
 
-/** How many of something: a whole number of at least 0, up to `maximum` if that is given. */
+/** Reads a count: a whole number of at least 0, up to `maximum` if that is given. */
 export function parseCount(count: unknown, what: string, maximum?: number): number {
   if (isWholeNumber(count, 0, maximum)) return count;
   const range = maximum === undefined ? 'of at least 0' : `from 0 to ${String(maximum)}`;
   throw invalid(what, count, `a whole number ${range}`);
 }
 
-/** `maximum`: unless it is given, the largest up to which numbers are exact. */
+/** `maximum`: by default the largest number that is exact. */
 export function isWholeNumber(
   value: unknown,
   minimum: number,
@@ -177,7 +182,7 @@ export function parseFunction(fn: unknown, what: string, subject?: Subject): voi
   if (typeof fn !== 'function') throw invalid(what, fn, 'a function', subject);
 }
 
-/** How long a call may wait: milliseconds, 0 or more, or Infinity. */
+/** Reads how long a call may wait: milliseconds, 0 or more, or Infinity. */
 export function parseWait(wait: unknown, subject?: Subject): number {
   if (typeof wait === 'number' && wait >= 0) return wait;
   throw invalid('wait', wait, 'a number of milliseconds of at least 0, or Infinity', subject);
@@ -216,12 +221,12 @@ function nameOf(subject: Subject | undefined): string | undefined {
   return typeof subject === 'object' ? subject.semaphore : subject;
 }
 
-// What a caller gave, in a few words for an error message: what it is, and never a password that may be in it.
+// Shows a caller's value in a few words for an error message: what it is, and never a password that may be in it.
 
-/** A URL of any kind: what follows the scheme may hold a password; without a scheme, what comes before an "@". */
+/** A URL of any kind. A password may follow the scheme; in text without a scheme, it may stand before an "@". */
 const URL_SCHEME = /^[a-z][a-z0-9+.-]*:\/\//i;
 
-/** Numbers, names and the like as they are written; of anything else only what it is. */
+/** Shows numbers, names and the like as they are written, and of anything else only what it is. */
 export function shown(value: unknown): string {
   if (typeof value === 'string') return inspect(withoutSecrets(value));
   if (typeof value === 'function') return 'a function';
@@ -235,7 +240,7 @@ export function shown(value: unknown): string {
     : 'an object that inherits from another';
 }
 
-/** An object literal, of whatever realm: no instance of a class, no array, no Promise, no Date. */
+/** Whether it is an object literal, of any realm: no instance of a class, no array, no Promise, no Date. */
 export function isPlainObject(value: unknown): value is Record<string, unknown> {
   if (typeof value !== 'object' || value === null) return false;
   const prototype = Object.getPrototypeOf(value) as object | null;

@@ -3,7 +3,7 @@
 import type { Lock } from './lock.js';
 
 /**
- * Who waits in line for a read-write lock.
+ * A waiter in the queue of a read-write lock.
  *
  * @group Locks
  */
@@ -15,43 +15,51 @@ export interface ReadWriteWaiter {
 }
 
 /**
- * A pair of locks over one resource: many may read it at the same time, and whoever writes it is alone. First come, first served over
- * all processes: who wants to read waits behind a writer that came before, so nobody starves, and readers that wait side by side
- * come in together.
+ * A pair of locks over one resource: many owners may read at the same time, and one writes alone. First come, first served over all
+ * processes: a reader waits behind a writer that came before, so neither side starves. Readers that wait next to each other get in
+ * together.
  *
- * Both halves are full {@link Lock}s, each with its own calls: `unlock()` of one does not undo `lock()` of the other, and what one of
- * them says of itself (`isLocked()`, `remainTimeToLive()`, `getHoldCount()`, `forceUnlock()`) is about those who read, or about
- * the one who writes.
+ * Both halves are full {@link Lock}s. `unlock()` of one does not undo `lock()` of the other. `isLocked()`, `remainTimeToLive()`,
+ * `getHoldCount()` and `forceUnlock()` of a half are about its readers, or about its writer.
  *
- * - **Inside the write lock the read lock can be had**, and kept when the write lock is released: from then on others may read, too,
- *   and nobody has written in between. (Meanwhile the server knows one writer, so `readLock().isLocked()` is false.)
- * - **Inside the read lock the write lock cannot be had**: it would wait for the read lock around it, so it is a
- *   {@link LockUpgradeError} at once. That is so as well where the read lock itself was had inside the write lock, since others in
- *   there may be reading at the same time.
- * - **Parallel branches inside one hold** of the write lock: those that read overlap, one that writes is alone.
+ * - **Inside the write lock you may take the read lock**, and keep it when you release the write lock: from then on others may read, too,
+ *   and nobody has written in between. (Until then the server knows one writer, so `readLock().isLocked()` is false.)
+ * - **Inside the read lock you cannot take the write lock.** It would wait for the read lock around it, so it throws a
+ *   {@link LockUpgradeError} at once; also where the read lock itself was taken inside the write lock, since others in there may be
+ *   reading.
+ * - **Parallel branches inside one hold of the write lock:** those that read overlap; one that writes is alone.
  *
  * Outside any `run`, `lock()` calls of the read lock are alike: `unlock()` undoes the one whose lease ends first, or else the oldest.
+ *
+ * @example
+ * ```ts
+ * const catalog = holdfast.getReadWriteLock('catalog');
+ * await catalog.readLock().withLock(async () => {
+ *   // others may read, too; nobody writes
+ * });
+ * ```
  *
  * @group Locks
  */
 export interface ReadWriteLock {
-  /** The name, as it was given to `getReadWriteLock`. */
+  /** The name that was given to `getReadWriteLock`. */
   readonly name: string;
 
-  /** The half that many may hold at the same time. */
+  /** The half for readers, which many owners may hold at the same time. */
   readLock(): Lock;
 
   /**
-   * The half that one holds alone. Besides what a {@link Lock} throws, every method that acquires throws {@link LockUpgradeError} inside a
-   * hold of the read lock.
+   * The half for one writer, which its owner holds alone. Inside a hold of the read lock, every method that acquires it throws
+   * {@link LockUpgradeError}.
    */
   writeLock(): Lock;
 
   /**
-   * Who waits in line for either half, the next one first. Walks the whole line: for people, not for hot paths.
+   * The owners that wait in the queue for either half, the next one first. Walks the whole queue: for debugging, not for hot paths.
    *
-   * @throws {@link KeyConflictError} something that is no such lock has the name
-   * @throws {@link UnavailableError}
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link ClosedError} the client is closed
    */
   getWaiters(): Promise<ReadWriteWaiter[]>;
 }

@@ -1,4 +1,4 @@
-// A semaphore as the caller sees it: so many permits, each a lease, first come first served.
+// A semaphore as the caller sees it: a number of permits, each a lease, first come, first served.
 
 import type { HoldDescription } from './description.js';
 import type { Hold } from './lock.js';
@@ -10,24 +10,27 @@ import type { AcquireOptions } from './options.js';
  * @group Semaphores
  */
 export interface SemaphoreOptions {
-  /** How many permits there are: a whole number from 1 to 2^31-1, the same for all who use the semaphore. */
+  /** How many permits there are: a whole number from 1 to 2^31-1. All clients of the semaphore must declare the same number. */
   permits: number;
 }
 
 /**
- * How permits may be asked for; times in milliseconds.
+ * Options of an acquisition of permits; times in milliseconds.
  *
  * @group Semaphores
  */
 export interface PermitOptions extends AcquireOptions {
-  /** How many permits at once: a whole number from 1 to 2^31-1. Default: 1. */
+  /** How many permits to acquire at once: a whole number from 1 to 2^31-1. Default: 1. */
   permits?: number | undefined;
 }
 
 /**
- * Permits that were acquired. It is a capability: whoever has it may release it, from anywhere.
+ * Permits that were acquired. It is a capability: any code that has it may release them. Its `lockName` is the semaphore's name.
  *
- * `await using hold = await semaphore.acquire()` releases them at the end of the block. `lockName` is the semaphore's name.
+ * @example
+ * ```ts
+ * await using hold = await semaphore.acquire({ permits: 2 }); // released at the end of the block
+ * ```
  *
  * @group Semaphores
  */
@@ -40,7 +43,7 @@ export interface PermitHold extends Omit<Hold, 'run' | 'token' | 'toJSON'> {
 }
 
 /**
- * What a hold of permits tells of itself by `JSON.stringify` and `util.inspect`.
+ * What `JSON.stringify` and `util.inspect` show of a hold of permits.
  *
  * @group Descriptions
  */
@@ -50,7 +53,7 @@ export interface PermitHoldDescription extends Omit<HoldDescription, 'token'> {
 }
 
 /**
- * Who waits in line for permits.
+ * A waiter in the queue of a semaphore.
  *
  * @group Semaphores
  */
@@ -62,99 +65,122 @@ export interface PermitWaiter {
 }
 
 /**
- * What a semaphore tells of itself by `JSON.stringify` and `util.inspect`.
+ * What `JSON.stringify` and `util.inspect` show of a semaphore.
  *
  * @group Descriptions
  */
 export interface SemaphoreDescription {
-  /** What kind of object it is. */
+  /** `Semaphore`. */
   kind: 'Semaphore';
-  /** Its name, as it was given to `getSemaphore`. */
+  /** The name that was given to `getSemaphore`. */
   name: string;
-  /** How many permits it was declared with. */
+  /** How many permits this client declares. */
   permits: number;
 }
 
 /**
- * So many permits, over all processes. They are given in the order in which callers joined the line, also where they want different
- * numbers: nobody overtakes, so large requests do not starve. Permits are leases: the watchdog renews them, a dead holder's come back
- * when its lease ends, and one that lost them learns it (`hold.signal`, the `lost` event, {@link LockLostError}).
+ * A number of permits, over all processes: up to so many holders at a time, first come, first served. A large request does not starve,
+ * since nobody overtakes it. Permits are leases: the watchdog renews them, those of a dead holder come back when its lease ends, and a
+ * holder that lost them learns of it (`hold.signal`, the `lost` event, {@link LockLostError}).
  *
- * Each acquisition is an owner of its own. There is no re-entry: who holds permits and asks for more, waits like everybody. A call
- * inside `withPermits()` that waits for the permits around it is told by a `warning`, after 5 s.
+ * Each acquisition is an owner of its own, and nothing is re-entered: a holder that asks for more permits waits like any other caller. If a
+ * call inside `withPermits()` waits for the permits around it, a `warning` says so after 5 s.
  *
- * Every method that acquires may throw, besides what it names: {@link UnavailableError} when Redis could not be asked in time,
- * {@link ClosedError}, {@link LockAbortedError} when its signal aborts, {@link KeyConflictError} when the name is that of another kind
- * of lock, and {@link OptionError} when an option is not usable, more permits are asked for than there are, or others declared the
- * semaphore with another number and nobody called {@link Semaphore.setPermits}.
+ * Besides the errors that it names, every method that acquires may throw:
+ *
+ * - {@link UnavailableError}: Redis did not answer in time, or refuses the client (then at once, also with `wait: Infinity`)
+ * - {@link ClosedError}: the client is closed
+ * - {@link KeyConflictError}: another kind of lock, or other data, has the name
+ * - {@link LockAbortedError}: the `signal` aborted
+ * - {@link OptionError}: an option is not usable; the call asks for more permits than there are; or other clients declared another number,
+ *   and nobody called {@link Semaphore.setPermits}
+ *
+ * @example
+ * ```ts
+ * const partner = holdfast.getSemaphore('api:partner', { permits: 10 });
+ * await partner.withPermits({ permits: 4, wait: 30_000 }, async ({ signal }) => {
+ *   await fetch('https://partner.example/', { signal });
+ * });
+ * ```
  *
  * @group Semaphores
  */
 export interface Semaphore {
-  /** The name, as it was given to `getSemaphore`. */
+  /** The name that was given to `getSemaphore`. */
   readonly name: string;
 
   /**
-   * Acquires permits.
+   * Acquires permits and returns a {@link PermitHold}, which any code may release.
    *
-   * @param options - `permits` is 1 by default, `wait` that of the client's options, and without that `Infinity`
-   * @throws {@link LockTimeoutError} there were not so many free, or others were first, until `wait` ran out
+   * @param options - `permits` is 1 by default; `wait` is the client's `wait`, and without that `Infinity`
+   * @throws {@link LockTimeoutError} too few permits were free, or others were first, until `wait` ran out
+   * @throws {@link UnavailableError} or another error that {@link Semaphore} lists
    */
   acquire(options?: PermitOptions): Promise<PermitHold>;
 
   /**
-   * Like {@link Semaphore.acquire}, but makes one attempt by default.
+   * Acquires permits like {@link Semaphore.acquire}, but makes only one attempt by default.
    *
    * @param options - `permits` is 1 by default, `wait` 0
-   * @returns undefined when there were not so many free, or others were first
+   * @returns undefined if too few permits were free, or others were first
+   * @throws {@link UnavailableError} or another error that {@link Semaphore} lists
    */
   tryAcquire(options?: PermitOptions): Promise<PermitHold | undefined>;
 
   /**
-   * Acquires one permit, runs `fn`, and releases it whatever happens. An error of `fn` is what the caller sees, also when the permit was
-   * lost. Waits for as long as the `wait` of the client's options says, by default for ever.
+   * Acquires one permit, runs `fn`, and releases the permit whatever happens. It waits for the client's `wait`, by default forever.
+   *
+   * If `fn` throws, the caller gets exactly that error, also when the permit was lost. A release that Redis does not answer is an `error`
+   * event, and does not throw.
    *
    * @returns what `fn` returns
-   * @throws {@link LockTimeoutError} no permit was to be had until the client's `wait` ran out; `fn` was not called
+   * @throws {@link LockTimeoutError} no permit was free, or others were first, until the client's `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the permit was lost before it was released
-   * @throws {@link ClosedError} also when `fn` succeeded, and the client was closed before Redis had answered the release
+   * @throws {@link ClosedError} the client is closed; or `fn` succeeded, and the client was closed before Redis answered the release
+   * @throws {@link UnavailableError} or another error that {@link Semaphore} lists; `fn` was not called
    */
   withPermits<T>(fn: (hold: PermitHold) => T | Promise<T>): Promise<T>;
   /**
    * Acquires the permits that the options ask for, runs `fn`, and releases them as `withPermits(fn)` does.
    *
-   * @param options - `permits` is 1 by default, `wait` that of the client's options, and without that `Infinity`
+   * @param options - `permits` is 1 by default; `wait` is the client's `wait`, and without that `Infinity`
    * @returns what `fn` returns
-   * @throws {@link LockTimeoutError} the permits were not to be had until `wait` ran out; `fn` was not called
+   * @throws {@link LockTimeoutError} too few permits were free, or others were first, until `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the permits were lost before they were released
-   * @throws {@link ClosedError} also when `fn` succeeded, and the client was closed before Redis had answered the release
+   * @throws {@link ClosedError} the client is closed; or `fn` succeeded, and the client was closed before Redis answered the release
+   * @throws {@link UnavailableError} or another error that {@link Semaphore} lists; `fn` was not called
    */
   withPermits<T>(options: PermitOptions, fn: (hold: PermitHold) => T | Promise<T>): Promise<T>;
 
   /**
-   * Sets how many permits there are, for everybody, whatever number they declare, from now until thirty days after somebody last
-   * needed it. If more are held, nobody is put out: no permit is given until it fits. A waiter that wants more than that fails with
-   * an {@link OptionError} when it comes first.
+   * Sets how many permits there are for all clients, whatever number they declare, until 30 days after a client last needed it. Lowering
+   * the number revokes nothing: nobody gets a permit until it fits. A waiter that asks for more permits than there are now fails with an
+   * {@link OptionError} when it comes first in the queue.
    *
    * @param permits - a whole number from 1 to 2^31-1
-   * @throws {@link KeyConflictError} something that is no semaphore has the name
-   * @throws {@link UnavailableError} Redis did not answer, its memory is full, or too few replicas acknowledged it: it may or may not be set
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, its memory is full, or too few replicas acknowledged it:
+   *   the number may or may not be set
+   * @throws {@link ClosedError} the client is closed, or was closed before Redis answered
+   * @throws {@link OptionError} `permits` is not usable
    */
   setPermits(permits: number): Promise<void>;
 
   /**
-   * How many permits nobody holds; those who wait in line are before you. Asks the server, which looks at all holders.
+   * How many permits nobody holds; waiters in the queue come before a new caller. Asks the server, which goes through all holders.
    *
-   * @throws {@link KeyConflictError} something that is no semaphore has the name
-   * @throws {@link UnavailableError}
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link ClosedError} the client is closed
    */
   availablePermits(): Promise<number>;
 
   /**
-   * Who waits in line, the next one first. Walks the whole line: for people, not for hot paths.
+   * The owners that wait in the queue, the next one first. Walks the whole queue: for debugging, not for hot paths.
    *
-   * @throws {@link KeyConflictError} something that is no semaphore has the name
-   * @throws {@link UnavailableError}
+   * @throws {@link KeyConflictError} another kind of lock, or other data, has the name
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link ClosedError} the client is closed
    */
   getWaiters(): Promise<PermitWaiter[]>;
 

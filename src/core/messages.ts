@@ -319,7 +319,7 @@ interface LostGrant extends Omit<LostLock, 'lockName'> {
 export function lossOf(
   grant: LostGrant,
   lossReason: LossReason,
-): LostEvent & { error: LockLostError } {
+): LostEvent {
   const { lock, ownerId, heldForMs, heldSince, token } = grant;
   const lost = { lockName: lock.name, ownerId, heldForMs };
   const error = lockLost(lost, lossReason);

@@ -1,5 +1,5 @@
-// One client's way to Redis: a session for commands, kept; a second one where replicas have to acknowledge; connections for subscriptions. What is
-// above it knows of no client library, no node, and no attempt to connect.
+// One client's way to Redis: a lasting session for commands; a second one if replicas have to acknowledge; connections for subscriptions.
+// The layers above know no client library, no node, and no attempt to connect.
 
 import { nextTick } from 'node:process';
 import type { Events } from '../api/events.js';
@@ -34,15 +34,17 @@ export interface RedisClientOptions extends ReplicatedOptions {
   library: Library;
 }
 
-/** What a client tells those who watch it. */
+/** Callbacks of a client. */
 export interface ClientListener {
-  /** There is a new connection; `isAnother`: perhaps to another server. */
+  /** There is a new connection; `isAnother`: it may be to another server. */
   ready(isAnother: boolean): void;
-  /** The server begins to refuse this client: waiting for it does not help. */
+  /** The server begins to refuse this client: waiting for the connection does not help. */
   refused(): void;
-  /** Something is wrong with the connection, which is not ready: `lastError` says what. */
+  /** The connection is not ready; `lastError` says what is wrong. */
   failed(): void;
-  /** While commands can be sent, a node of a cluster was lost, or slots have moved: whether that concerns the slot of a hash tag. */
+  /**
+   * A cluster node was lost, or slots have moved, while commands can be sent; `isDisturbed`: whether that concerns the slot of a hash tag.
+   */
   disturbed(isDisturbed: (hashTag: string) => boolean): void;
   /** A server may deliver the messages of other channels than before. */
   nodesChanged(): void;
@@ -50,7 +52,7 @@ export interface ClientListener {
 
 export class RedisClient {
   readonly surroundings: Surroundings;
-  /** What the server says of itself. */
+  /** What the server said in the greeting. */
   server: ServerFacts = UNKNOWN_SERVER;
   readonly refusals: Refusals;
   readonly #events: Events;
@@ -61,9 +63,9 @@ export class RedisClient {
   #target: Target;
   #sentinels: Sentinels | undefined;
   #areSlotsApart = false;
-  /** The masters by slot, as they were when slots were looked up last. */
+  /** The masters by slot, at the last look-up of slots. */
   #mastersBySlot: readonly (string | undefined)[] = [];
-  /** What is to be sent at the end of this turn of the event loop. */
+  /** Sends the postponed commands, at the end of this turn of the event loop. */
   #postponed: (() => void) | undefined;
 
   constructor(options: RedisClientOptions, events: Events) {
@@ -113,7 +115,7 @@ export class RedisClient {
     return this.#commands.refusal;
   }
 
-  /** What went wrong with the connection last; undefined while it is ready. */
+  /** The latest error of the connection; undefined while it is ready. */
   get lastError(): Error | undefined {
     return this.#commands.lastError;
   }
@@ -122,24 +124,26 @@ export class RedisClient {
     return this.#target.kind === 'cluster';
   }
 
-  /** The session with the cluster, if it is one and can be used now. */
+  /** The session with the cluster, if Redis is one and can be used now. */
   get cluster(): Cluster | undefined {
     const { session } = this.#commands;
     return session instanceof Cluster && session.isReady ? session : undefined;
   }
 
-  /** Whether the keys of one command must be in one slot: in a cluster, and where it was said so, as by what stands in front of one. */
+  /**
+   * Whether the keys of one command must be in one slot: in a cluster, and after an error that says so, as from a proxy in front of one.
+   */
   get isSlotted(): boolean {
     return this.isCluster || this.#areSlotsApart;
   }
 
-  /** Where the one server is that commands go to; undefined: there are several, or it is not known now. */
+  /** The address of the one server that commands go to; undefined: there are several, or it is not known at present. */
   get address(): Session['address'] {
     if (this.#target.kind === 'single') return this.#target.address;
     return this.isReady ? this.#commands.session?.address : undefined;
   }
 
-  /** Where Redis is, for people. */
+  /** Where Redis is, for messages. */
   get place(): string {
     const target = this.#target;
     if (target.kind === 'single') return textOf(target.address);
@@ -148,17 +152,19 @@ export class RedisClient {
     return `${target.name} by ${sentinel}`;
   }
 
-  /** Whether Sentinels name the server: another one may take over that has missed what was written last. */
+  /** Whether Sentinels name the server: a server that takes over may miss the latest writes. */
   get hasSentinels(): boolean {
     return this.#target.kind === 'sentinel';
   }
 
-  /** Which server, or node of a cluster, has a key, and in which database, in the same words for all clients; undefined: it does not say. */
+  /**
+   * The server or cluster node, and the database, that have a key, in the same words for all clients; undefined: the server does not say.
+   */
   async homeOf(key: string, limit: WaitLimit): Promise<string | undefined> {
     await this.whenReady(limit);
     let { id } = this.server;
     if (this.isCluster) {
-      // Any node may have answered the greeting: the one that has the key is asked.
+      // Any node may have answered the greeting, so the node that has the key is asked.
       const node = this.senderFor(key);
       if (!node) throw new UnsentError(`no connection to the node that has "${key}"`);
       const read = (info: unknown): string | undefined => infoField(info, 'run_id');
@@ -173,13 +179,13 @@ export class RedisClient {
     return this.#commands.whenReady(limit);
   }
 
-  /** Tells from now on, until the function that it returns is called. */
+  /** Calls the listener from now on, until the returned function is called. */
   listen(listener: Partial<ClientListener>): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** The outages of a new connection. `role`: what it is for. */
+  /** Makes the outages of a new connection. `role`: what the connection is for. */
   outageOf(role: string): Outage {
     return new Outage(this.#events, this.surroundings.clock, role);
   }
@@ -196,19 +202,22 @@ export class RedisClient {
     nextTick(this.#sendPostponed);
   }
 
-  /** Sends what was postponed, without waiting for the end of the turn. */
+  /** Sends the postponed commands, without waiting for the end of the turn. */
   sendNow(): void {
     this.#sendPostponed();
     this.#commands.session?.flush();
   }
 
-  /** The one server, or the node of a cluster that has a key, as far as is known: it follows no redirection. */
+  /** The one server, or the cluster node that has a key, as far as is known; it follows no redirection. */
   senderFor(key: string): Sender | undefined {
     const { session } = this.#commands;
     return session instanceof Cluster ? session.nodeOf(key) : session;
   }
 
-  /** Runs a script once: by EVALSHA, or by EVAL if the server did not know it, unless the limit is over by then. `sender` may be one node of a cluster. */
+  /**
+   * Runs a script once: by EVALSHA, or by EVAL if the server did not know it, unless the limit is over by then. `sender` may be one
+   * cluster node.
+   */
   run<T>(
     script: Script,
     keys: readonly string[],
@@ -229,12 +238,12 @@ export class RedisClient {
     return this.#commands.ask('evalsha', parts, read, otherwise, sender);
   }
 
-  /** Whether there are scripts whose effect counts only when replicas have acknowledged it. */
+  /** Whether the effects of some scripts count only when replicas have acknowledged them. */
   get isReplicated(): boolean {
     return this.#replicated !== undefined;
   }
 
-  /** Like `run`, but an effect counts only when enough replicas have it. `isEffect`: whether the reply says that there is an effect. */
+  /** Like `run`, but an effect counts only when enough replicas have acknowledged it. `isEffect`: whether a reply means an effect. */
   runReplicated<T>(
     script: Script,
     keys: readonly string[],
@@ -253,7 +262,10 @@ export class RedisClient {
     return this.#commands.ask(command, args, (reply) => reply);
   }
 
-  /** Asks the server, or every master of the cluster, whether it is there; rejects with the name of one that is not. `asked`: who has not answered yet. */
+  /**
+   * Pings the server, or every master of the cluster; rejects with the name of a master that is gone. `asked`: receives the masters that
+   * have not answered yet.
+   */
   async ping(asked: Set<string>): Promise<void> {
     const { cluster } = this;
     if (!cluster) {
@@ -274,7 +286,7 @@ export class RedisClient {
     await Promise.all(pings);
   }
 
-  /** Resolves when all its sockets are gone; those of subscriptions excepted. */
+  /** Resolves when all its sockets are gone, except those of subscriptions. */
   async close(): Promise<void> {
     this.#sendPostponed();
     this.#commands.close();
@@ -300,7 +312,7 @@ export class RedisClient {
       const target = this.#target;
       this.#areSlotsApart ||= isCrossSlot(error);
       if (session && target.kind === 'single' && redirectionOf(error)) {
-        // The one server is a node of a cluster, in which another one has what was asked for.
+        // The one server is a cluster node, and another node has the key.
         const startup = [target.address];
         this.#target = { kind: 'cluster', startup, remap: () => undefined };
         this.#commands.leave(session);
@@ -342,7 +354,7 @@ export class RedisClient {
   readonly #sendPostponed = (): void => {
     const send = this.#postponed;
     this.#postponed = undefined;
-    // Not in the context of whoever sends another command now, which has nothing to do with this one.
+    // Not in the context of the caller that sends another command now, which has nothing to do with these.
     if (send) inOwnContext(send);
   };
 }

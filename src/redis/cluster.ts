@@ -1,5 +1,5 @@
-// A session with a cluster: which master has which slots, and a connection to each that is needed. A node is an address with one wire: it is made
-// when something is to be sent, and thrown away, node and all, when the wire ends.
+// A session with a cluster: knows which master has which slots, and connects to each master that is needed. A node is an address with one
+// wire: it is made for the first command to it, and dropped when the wire ends.
 
 import { backOffMs, type Timer } from '../runtime/clock.js';
 import {
@@ -19,10 +19,12 @@ import { ignore, unsent, Wire } from './wire.js';
 const MOST_REDIRECTIONS = 16;
 /** How often slots are looked up at most. */
 const REFRESH_PAUSE_MS = 250;
-/** How long one node is waited for before the next is asked, too. */
+/** How long one node has for its answer before the next is asked, too. */
 const STAGGER_MS = 200;
 
-/** What a cluster tells: slots were looked up, or one was found elsewhere; the connection to a node is gone, or it is no master any more. */
+/**
+ * `refreshed`: slots were looked up, or one was found elsewhere. `nodeLost`: the connection to a node is gone, or it is no master any more.
+ */
 export interface Watcher {
   readonly refreshed: (cluster: Cluster) => void;
   readonly nodeLost: (address: string) => void;
@@ -38,16 +40,16 @@ export class Cluster implements Session {
   readonly #watcher: Watcher;
   readonly #heard: SessionHeard;
   readonly #nodes = new Map<string, Node>();
-  /** Nodes that could not be reached. Each look-up of slots tries those anew that have some. */
+  /** Nodes that could not be reached. Each look-up of slots tries those anew that have slots. */
   readonly #gone = new Map<string, { reason: Error; why: string; attempt: number }>();
-  /** `opening`: nobody has answered yet which node has which slots. */
+  /** `opening`: no node has answered yet which node has which slots. */
   #state: 'opening' | 'ready' | 'ended' = 'opening';
   #slots: SlotMap = { masters: [], masterBySlot: [] };
-  /** When slots are looked up next; -Infinity: they are being looked up. */
+  /** When slots are looked up next; -Infinity: a look-up is under way. */
   #dueAtMs = Infinity;
   #timer: Timer | undefined;
   #lookedUpAtMs = -Infinity;
-  /** Whether what the look-up that is under way finds may be outdated. */
+  /** Whether the result of the look-up that is under way may be outdated. */
   #isStale = false;
 
   constructor(surroundings: Surroundings, target: Given, watcher: Watcher, heard: SessionHeard) {
@@ -75,9 +77,9 @@ export class Cluster implements Session {
     return this.#slots.masterBySlot[slot];
   }
 
-  /** The address at which we reach the node that the node `by` calls by this one. */
+  /** The address at which we reach a node; `announced`: the address by which the node `by` calls it. */
   reachedAt(announced: string, by: string): string {
-    // Redis leaves out the host where it is that of the node that was asked.
+    // Redis leaves out the host if it is that of the asked node.
     const host = announced.startsWith(':') ? by.slice(0, by.lastIndexOf(':')) : '';
     const at = this.#target.remap(host + announced);
     return at ? textOf(at) : host + announced;
@@ -130,14 +132,14 @@ export class Cluster implements Session {
   }
 
   gather(): void {
-    // each node does by itself
+    // each node gathers by itself
   }
 
   flush(): void {
     for (const node of this.#nodes.values()) node.flush();
   }
 
-  /** A node has refused with these words. MOVED says where one slot is; where the others are by now has to be asked. */
+  /** Learns from the refusal of a node. MOVED says where one slot is; the other slots have to be looked up. */
   learnFrom(error: Error, by: string): void {
     const to = redirectionOf(error);
     if (to?.kind !== 'MOVED') return;
@@ -152,7 +154,7 @@ export class Cluster implements Session {
     this.#watcher.refreshed(this);
   }
 
-  /** Looks up anew which node has which slots: soon, and not too often. */
+  /** Looks up the slots again: soon, and not too often. */
   readonly refresh = (): void => {
     this.#isStale = true;
     this.#lookUpIn(0);
@@ -168,7 +170,7 @@ export class Cluster implements Session {
     });
   }
 
-  /** The node cannot be reached. If the second attempt has failed, too, waiting for a moment does not help. */
+  /** Fails a command whose node cannot be reached. After the second failed attempt, waiting for a moment does not help. */
   #unsent<T>(address = '', failed: (error: Error) => T | Promise<T>): Promise<T> {
     this.refresh();
     const gone = this.#gone.get(address);
@@ -176,13 +178,13 @@ export class Cluster implements Session {
     return unsent(gone.attempt > 1 ? new NodeGoneError(gone.why) : gone.why, failed);
   }
 
-  /** One that is connected, or else any that may be reached. */
+  /** A connected master, or else any that may be reached. */
   #anyMaster(): string | undefined {
     const connected = this.masters.find((address) => this.#nodes.get(address)?.isReady);
     return connected ?? this.masters.find((address) => this.node(address));
   }
 
-  /** Connects to a node, unless we are connected; also to one that could not be reached a moment ago. */
+  /** Connects to a node unless we are connected; also to a node that could not be reached a moment ago. */
   #open(address: string): Node {
     const known = this.#nodes.get(address);
     if (known) return known;
@@ -193,7 +195,7 @@ export class Cluster implements Session {
       },
       ended: (reason) => {
         if (this.#nodes.get(address) === node) this.#lost(address, reason);
-        node.settle(); // after that: who is refused now looks where to go instead
+        node.settle(); // after #lost: refused commands look for another node
       },
     });
     const node = new Node(address, wire, this.refresh, this.#heard.hurt);
@@ -223,11 +225,11 @@ export class Cluster implements Session {
     this.#timer = clock.setTimer(() => void this.#lookUp(), atMs - nowMs);
   }
 
-  /** Asks one node after the other, each a little after the former, until one has answered. If none does, the session ends. */
+  /** Looks up the slots: asks the nodes one by one, at short intervals, until one has answered. If none does, the session ends. */
   async #lookUp(): Promise<void> {
     const { clock } = this.#surroundings;
     const startup = this.#target.startup.map(textOf);
-    // Masters in random order, connected or not: one that is connected may be the one that knows nothing new.
+    // Masters in random order, connected or not: the connected one may be the one that has no news.
     const candidates = [...new Set([...this.#shuffled(this.masters), ...this.#shuffled(startup)])];
     const { length: count } = candidates;
     const said: Error[] = [];
@@ -248,7 +250,7 @@ export class Cluster implements Session {
       askNext();
     });
     clock.clearTimer(timer);
-    candidates.length = 0; // what is answered after the first answer is not newer
+    candidates.length = 0; // later answers are not newer than the first
     this.#dueAtMs = Infinity;
     this.#lookedUpAtMs = clock.nowMs();
     if (slots) this.#learn(slots);
@@ -276,7 +278,7 @@ export class Cluster implements Session {
       else this.#gone.delete(address);
     for (const [address, node] of this.#nodes) {
       if (slots.masters.includes(address)) continue;
-      // It is no master any more, and is left when it has answered what it was sent.
+      // It is no master any more, and is left when it has answered all its commands.
       this.#isStale ||= node.owesAnswer;
       if (node.owesAnswer) continue;
       this.#nodes.delete(address);
@@ -296,16 +298,16 @@ export class Cluster implements Session {
   }
 }
 
-/** One node of a cluster: what is sent before its wire is ready waits there, in order. It follows no redirection. */
+/** One node of a cluster: commands that are sent before its wire is ready wait here, in order. It follows no redirection. */
 export class Node implements Sender {
   readonly address: string;
   readonly #wire: Wire;
   readonly #isDown: () => void;
   readonly #denied: (error: Error) => void;
-  /** What is to be sent when the wire is ready, or refused when it ends; undefined: it was, or has. */
+  /** The commands to be sent when the wire is ready, or refused when it ends; undefined: it was ready, or has ended. */
   #waiting: (() => void)[] | undefined = [];
 
-  /** `isDown`: it answers, but serves nobody (CLUSTERDOWN); `denied`: it does not permit what it must, while others may. */
+  /** `isDown`: the node answers CLUSTERDOWN; `denied`: it does not permit ASKING, which others may. */
   constructor(address: string, wire: Wire, isDown: () => void, denied: (error: Error) => void) {
     this.address = address;
     this.#wire = wire;
@@ -337,7 +339,7 @@ export class Node implements Sender {
       });
     if (!this.isReady) return unsent(new NodeGoneError(`not connected to ${this.address}`), failed);
     return this.#wire.send(command, args, read, (error) => {
-      // Such a node redirects nobody to who has its slots now, and its connection is well.
+      // Such a node does not redirect to the new owner of its slots, and its connection is well.
       if (isClusterDown(error)) this.#isDown();
       return failed(error);
     });
@@ -351,11 +353,11 @@ export class Node implements Sender {
     this.#wire.flush();
   };
 
-  /** For a slot that is only on its way to this node: each command has an ASKING right in front of it. */
+  /** For a slot that is still migrating to this node: each command has an ASKING right before it. */
   readonly asking: Sender = {
     send: (command, args, read, failed) => {
       this.gather();
-      // If it fails, the command behind it is only redirected back.
+      // If it fails, the command behind it is merely redirected back.
       void this.send('asking', [], ignore, (error) => {
         if (failureKind(error) === 'denied') this.#denied(error);
       });

@@ -25,27 +25,27 @@ export class UnsentError extends Error {
   override readonly name = 'UnsentError';
 }
 
-/** A command was not sent since the node of a cluster that has its slot cannot be reached, and the cluster names no other. */
+/** A command was not sent: the cluster node that has its slot cannot be reached, and the cluster names no other. */
 export class NodeGoneError extends UnsentError {}
 
-/** A command was not sent since nobody waits for its outcome any more: nothing is wrong. */
+/** A command was not sent because no caller waits for its outcome any more: nothing is wrong. */
 export class UnwantedError extends UnsentError {
   constructor() {
     super('nobody waits for it any more');
   }
 }
 
-/** Called before a command is sent: throws if nobody waits for its outcome any more. */
+/** Called before a command is sent: throws if no caller waits for its outcome any more. */
 export function assertWanted({ leftMs }: TimeLimit): void {
   if (leftMs <= 0) throw new UnwantedError();
 }
 
-/** Whoever shows the way to Redis refuses us, or shows us one that we cannot follow. */
+/** A Sentinel or a cluster node refuses us, or names an address that we cannot use. */
 export class RefusedError extends Error {
   override readonly name = 'RefusedError';
 }
 
-/** The connection is gone, and nobody said why. A command that was sent on it may have run. */
+/** The connection is gone for an unknown reason. A command that was sent on it may have run. */
 export class LostError extends Error {
   override readonly name = 'LostError';
 
@@ -59,7 +59,7 @@ export function replyError(words: string, options?: ErrorOptions): Error {
   return Object.assign(new Error(words, options), { name: 'ReplyError' });
 }
 
-/** Whether the server said something, if only that it cannot or may not. */
+/** Whether the server answered, if only with a refusal. */
 export function isReply(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
 }
@@ -74,7 +74,7 @@ export function failureKind(error: unknown): FailureKind {
   return CONFLICT.test(words) ? 'conflict' : 'defect';
 }
 
-/** Whether a command for many locks may have been refused because of some of them: what is refused for now is refused for all alike. */
+/** Whether a command for many locks may have been refused because of some of them. (What is refused for now is refused for all alike.) */
 export function mayConcernSome(error: unknown): boolean {
   return isReply(error) && failureKind(error) !== 'transient';
 }
@@ -85,7 +85,7 @@ function says(words: RegExp): Question {
   return (error) => error instanceof Error && words.test(wordsOf(error));
 }
 
-/** Somebody may not do something: also where these words are no reply to us. */
+/** A permission is missing; also where these words are no reply to us. */
 export const isDenial: Question = says(DENIED);
 /** The server wants a password first, and does nothing else until then. */
 export const isUnauthenticated: Question = says(/^NOAUTH/);
@@ -93,11 +93,11 @@ export const isUnauthenticated: Question = says(/^NOAUTH/);
 export const isUnknownScript: Question = says(/^NOSCRIPT/);
 /** The server is a replica now: its master is elsewhere. */
 export const isReadOnly: Question = says(/^READONLY/);
-/** A node of a cluster serves nobody, as it sees no majority of the masters, or not this slot, as it knows nobody who has it. */
+/** A cluster node serves no client, since it sees no majority of the masters; or not this slot, since it knows no node that has it. */
 export const isClusterDown: Question = says(/^CLUSTERDOWN/);
-/** Slots of a cluster move, which is normal: they are found again in a moment, and nobody need know. */
+/** Slots of a cluster move, which is normal: they are found again in a moment, so it is not worth an event. */
 export const isPassing: Question = says(/^(TRYAGAIN|MOVED|ASK) |access a non local key/);
-/** Keys of one command are in several slots, in the words of Redis, or of a proxy in front of several servers. */
+/** The keys of one command are in several slots: the error of Redis, or of a proxy in front of several servers. */
 export const isCrossSlot: Question = says(/^(CROSSSLOT|ERR .*(cross-slot|same slot))/i);
 
 /** Where a command was redirected to: `MOVED` for good, `ASK` this once. */
@@ -114,9 +114,9 @@ const UNNAMED_KEY =
   /permissions? to access (a|one of the) keys?|can't access at least one of the keys/i;
 
 /**
- * Rejects with the command, or the keys, that a script's user may not use; undefined: the server has named it, or it is another error. Before Redis
- * 7.2 a server says of a command in a script only in which line it stands, or, when the script undid its work and passed the error on, nothing
- * at all; and of a key that it is one of those that the script was given.
+ * Rejects with the command, or the keys, that the script's user has no permission for; undefined: the server has named it, or it is another
+ * error. Before Redis 7.2 a server names only the script line of a denied command, or nothing if the script undid its work and passed the
+ * error on. Of a denied key it says that it is one of the script's keys.
  */
 export function denied(
   error: unknown,
@@ -148,26 +148,26 @@ function wordsOf({ message }: Error): string {
     .replace(/ script: ([0-9a-f]{40}, )?on @user_script:\d+\.$/, '');
 }
 
-/** Whether nobody was there: where several were tried, who was tried says more. */
+/** Whether nothing listened there: if several addresses were tried, the list of them says more. */
 function isUnreachable(error: Error): boolean {
   const { code = '' } = error as NodeJS.ErrnoException;
   return ['ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH'].includes(code);
 }
 
-/** Whether an error only says that the connection is gone, and nothing of why. */
+/** Whether an error says only that the connection is gone, and not why. */
 export function isMereLoss(error: Error): boolean {
   const { code = '' } = error as NodeJS.ErrnoException;
   return error instanceof LostError || ['EPIPE', 'ECONNRESET'].includes(code);
 }
 
-/** Why a connection has ended from which nothing was read, with a hint at a port that speaks TLS: no library gives one. */
+/** Why a connection ended before anything was read, with a hint at a port that speaks TLS, which no library gives. */
 export function unheardEnd<T extends Error | undefined>(reason: T): T | Error {
   if (reason && !isMereLoss(reason)) return reason;
   const hungUp = 'the connection was closed before anything was answered';
   return new LostError(`${hungUp}: is Redis up there, or does this port want TLS?`);
 }
 
-/** Why none of several servers is of use that know the way to Redis: of what those who were `tried` have `said`, what says most. */
+/** Why none of several Sentinels or cluster nodes helps: the most telling of the errors that the `tried` ones gave. */
 export function whyNone(what: string, tried: readonly string[], said: readonly Error[]): Error {
   const telling =
     said.find((error) => failureKind(error) === 'denied') ??
@@ -190,9 +190,9 @@ export function describe(error: Error): string {
   return (error as NodeJS.ErrnoException).code ?? error.name;
 }
 
-// Takes out of a server's words what nobody must read: it repeats the arguments of a command that it does not know, those of AUTH and HELLO, too.
+// Removes secrets from a server's error: it repeats the arguments of a command that it does not know, also those of AUTH and HELLO.
 
-/** A server's refusal, without the client library's own error: that one may carry what was sent. */
+/** A server's refusal, without the client library's own error, which may carry the command that was sent. */
 export function refusal(words: string): Error {
   // As in: ERR unknown command 'AUTH', with args beginning with: 'secret'
   return replyError(words.replace(/,? with args beginning with:.*/s, ''));

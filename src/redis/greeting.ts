@@ -1,4 +1,4 @@
-// What a server is asked on every new connection before anything else: which one it is, for how long it has been up, what it can do.
+// Greets the server on every new connection before anything else: asks for its id, its uptime and what it can do.
 
 import { UnavailableError } from '../api/errors.js';
 import type { Clock } from '../runtime/clock.js';
@@ -11,17 +11,17 @@ import { ignore } from './wire.js';
 export interface ServerFacts {
   /** Whether it is a cluster with sharded channels, those of Redis 7 or newer. */
   readonly isSharded: boolean;
-  /** Tells the server from all others, and from itself before a restart; undefined: not known. */
+  /** Differs for every server, and for the same server after a restart; undefined: not known. */
   readonly id?: string | undefined;
-  /** For how long the server has been up at least, or else the connection, in milliseconds. */
+  /** How long the server has been up at least, in milliseconds; if it does not say so, how long the connection has been open. */
   readonly ageMs: number;
-  /** Whether the server has told its age. */
+  /** Whether the server has said how long it has been up. */
   readonly isAgeTold: boolean;
 }
 
 export const UNKNOWN_SERVER: ServerFacts = { isSharded: false, ageMs: -Infinity, isAgeTold: false };
 
-/** @throws UnavailableError the server is too old, or refuses the database; any other error: it is to be greeted again */
+/** @throws UnavailableError the server is too old, or refuses the database. After any other error the caller greets it again. */
 export async function greet(session: Session, db: number, clock: Clock): Promise<ServerFacts> {
   if (db !== 0) {
     // One library calls a connection ready even if the server refused: our locks would be in database 0 then, beside those of others.
@@ -31,32 +31,32 @@ export async function greet(session: Session, db: number, clock: Clock): Promise
       throw new UnavailableError(`${refusal}: ${describe(cause)}`, { cause });
   }
   const answer = await answerOf(session, 'info', 'server');
-  // Counted from when the answer came: one that was late makes the server seem younger, never older.
+  // Counted from when the answer came: a late answer makes the server seem younger, never older.
   const heardAtMs = clock.nowMs();
   const info = answer instanceof Error ? '' : answer;
   const version = infoField(info, 'redis_version'); // Valkey has it, too
   const uptime = infoField(info, 'uptime_in_seconds');
-  // Who does not tell its version is taken to be new enough.
+  // A server that does not give its version counts as new enough.
   const [major = 0, minor = 0] = version?.split('.').map(Number) ?? [];
   const needs = 'holdfast needs Redis 6.2 or newer, or any Valkey';
   if (version !== undefined && (major < 6 || (major === 6 && minor < 2)))
     throw new UnavailableError(`Redis ${version} is too old: ${needs}`);
   let isSharded = false;
   if (session.isCluster) {
-    // Redisson asks by the same command, since all who share a lock must come to the same answer. Where that is denied, the version decides; if
-    // that is not told either, classic channels are used, which every server has.
+    // Redisson asks by the same command, and all clients of a lock must get the same answer. If the command is denied, the version decides;
+    // if the version is not known either, classic channels are used, which every server has.
     const channels = await answerOf(session, 'pubsub', 'SHARDNUMSUB');
     const isDenied = failureKind(channels) === 'denied';
     isSharded = isDenied ? major >= 7 : !(channels instanceof Error);
   }
   if (!session.isCluster) {
-    // For later: a server that was restarted, or has taken over, knows no script, and Redis 7.4 forgets those that came by EVAL sooner. Elsewhere,
-    // and where this is refused, each is sent in full when it is needed.
+    // For later: a server that was restarted, or has taken over, knows no script, and Redis 7.4 forgets scripts that came by EVAL sooner.
+    // Otherwise, and if this is refused, each script is sent in full when it is needed.
     session.gather();
     for (const { source } of Object.values(scripts))
       void session.send('script', ['LOAD', source], ignore, ignore);
   }
-  // The server subtracts whole seconds of its clock: what it calls a second may be a moment.
+  // The server subtracts whole seconds of its clock: one second in its answer may be a moment.
   const upSinceMs = heardAtMs - Math.max(0, Number(uptime ?? 0) - 1) * 1_000;
   return {
     isSharded,
@@ -73,7 +73,7 @@ export function infoField(info: unknown, name: string): string | undefined {
   return new RegExp(`^${name}:(\\S+)`, 'm').exec(String(info))?.[1];
 }
 
-/** What the server answered, also the error if it refuses. Throws if there was no answer, or only one for now. */
+/** The server's answer, or its error if it refuses. Throws if there was no answer, or a refusal for now only. */
 function answerOf(session: Session, command: Lowercase<string>, arg: string): Promise<unknown> {
   return session.send<unknown>(
     command,

@@ -1,4 +1,4 @@
-// Which client library a user's Redis is for. Each is optional, and loaded only if it is needed.
+// Chooses the client library for a user's Redis. Each library is optional, and loaded only if it is needed.
 
 import nodeModule from 'node:module';
 import { resolve } from 'node:path';
@@ -10,17 +10,20 @@ import { isOfNodeRedis, nodeRedisLibrary } from './node-redis/library.js';
 import { LIBRARY, type Library, type LibrarySource } from './port.js';
 
 /**
- * Where Redis is: a URL; a client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient()`, `createCluster()`), whose options are
- * read and which stays yours; or plain options: those of node-redis if they have `url`, `socket`, `rootNodes` or `sentinelRootNodes`, else
- * those of ioredis. In tests, a `MemoryRedis` of `holdfast/testing`.
+ * Where Redis is, in one of these forms:
+ *
+ * - a URL, such as `redis://user:password@host:6379/0`, or `rediss://` for TLS
+ * - a client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient()`, `createCluster()`); only its options are read
+ * - plain options: of node-redis if they have `url`, `socket`, `rootNodes` or `sentinelRootNodes`, otherwise of ioredis
+ * - in tests, a `MemoryRedis` of `holdfast/testing`
  *
  * @group The client
  */
 export type RedisSource = string | object;
 
-// (In a bundle of CommonJS there is no URL of the module: then what is installed where the program stands counts.)
+// (A CommonJS bundle has no module URL: then the packages count that are installed beside the program.)
 const { url } = import.meta as Partial<ImportMeta>;
-// By the module's own name, since webpack puts something of its own in place of an imported `createRequire`.
+// By the module's own name, since webpack replaces an imported `createRequire` by its own.
 const require = nodeModule.createRequire(url ?? resolve(process.argv[1] ?? '.'));
 
 const NODE_REDIS = ['redis', '@redis/client'];
@@ -31,7 +34,7 @@ export function libraryFor(source: unknown): Library {
   checkKnown(source);
   const isUrl = typeof source === 'string';
   if (isUrl && !found(['ioredis']) && found(NODE_REDIS)) return libraryFor({ url: source });
-  // (To make a client, so as to see what it can do, would connect it in the oldest versions.)
+  // (Making a client to see what it can do would connect it in the oldest versions.)
   if (isOfNodeRedis(source))
     return nodeRedisLibrary(source, () => loaded(NODE_REDIS, 'createSentinel') as NodeRedis);
   return ioredisLibrary(source, () => loaded(['ioredis'], 'Redis') as Ioredis);
@@ -41,7 +44,7 @@ function isLibrarySource(source: unknown): source is LibrarySource {
   return typeof source === 'object' && source !== null && LIBRARY in source;
 }
 
-/** Clients of other libraries that look like one that we know, or that users ask for. */
+/** Refuses clients of other libraries that look like one that we know, or that users ask for. */
 function checkKnown(source: unknown): void {
   if (typeof source === 'function' && LIBRARY in (source.prototype as object))
     throw new OptionError(`option "redis" is the class ${source.name}: give new ${source.name}()`);
@@ -58,7 +61,7 @@ function checkKnown(source: unknown): void {
   );
 }
 
-/** The first of the packages that is installed. `isNew`: what it exports since it is new enough. */
+/** Loads the first package that is installed. `isNew`: an export that only a new enough version has. */
 function loaded(names: readonly string[], isNew: string): object {
   const [name, library] = found(names) ?? [];
   if (library && isNew in library) return library;

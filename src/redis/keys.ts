@@ -2,7 +2,7 @@
 
 import { replyError } from './failure.js';
 
-/** The names of all that one lock has on the server. They are made when they are asked for: an uncontended lock needs few. */
+/** The names of one lock's keys and channels. Each is made on first use: an uncontended lock needs few. */
 export class LockKeys {
   /** The hash that is the lock: owner -> hold count. */
   readonly lock: string;
@@ -16,54 +16,54 @@ export class LockKeys {
     return besides(this.lock, 'redisson_lock__channel');
   }
 
-  /** The owner that was forced out of it, for as long as that owner's lease would have run. */
+  /** The owner that was forced out, for as long as that owner's lease would have run. */
   get forced(): string {
     return inSlotOf(this.lock, 'holdfast_forced');
   }
 
-  /** The line for it, if it is a fair lock: owner -> ticket. */
+  /** The queue, if it is a fair lock: owner -> ticket. */
   get line(): string {
     return inSlotOf(this.lock, 'holdfast_line');
   }
 
-  /** The places in that line: owner -> what is known of it. */
+  /** The places in that queue: owner -> its lease and how to reach its client. */
   get places(): string {
     return inSlotOf(this.lock, 'holdfast_places');
   }
 
-  /** When the leases of its holders end, if it is a weighted lock: holder -> expiry. */
+  /** The ends of the holders' leases, if it is a weighted lock: holder -> expiry. */
   get leases(): string {
     return inSlotOf(this.lock, 'holdfast_leases');
   }
 
-  /** The capacity that was set, if it is a weighted lock, above what is declared. */
+  /** The capacity that `setPermits()` set, if it is a weighted lock; it overrides the declared one. */
   get permits(): string {
     return inSlotOf(this.lock, 'holdfast_permits');
   }
 
-  /** The owners that were forced out of it, if it is a read-write lock, for as long as their leases would have run: owner -> 1. */
+  /** The owners that were forced out, if it is a read-write lock, for as long as their leases would have run: owner -> 1. */
   get forcedOwners(): string {
     return inSlotOf(this.lock, 'holdfast_forced_owners');
   }
 
-  /** The longest lease that a master was asked for, if it is one of those of a Redlock. */
+  /** The longest lease that a master of a Redlock was asked for. */
   get longestLease(): string {
     return inSlotOf(this.lock, 'holdfast_longest_lease');
   }
 
   /**
-   * The last fencing token that was given out. The key is Redisson's, but for names with odd braces in a cluster: there Redisson's key is
-   * in another slot, so that no script can take it beside the lock, and Redisson has no such lock.
+   * The last fencing token that was given out. The key is Redisson's, except for names with odd braces in a cluster: there Redisson's key
+   * is in another slot than the lock, so no script can use both, and Redisson has no such lock.
    */
   counter(isCluster: boolean): string {
     const nameFor = isCluster && !this.isShardable ? inSlotOf : besides;
     return nameFor(this.lock, 'redisson_lock_token');
   }
 
-  /** How the names of the channels begin on which clients hear that the lock was handed to them. */
+  /** The beginning of the names of the channels on which clients hear that the lock was handed to them. */
   get grants(): string {
-    // As with keys, no two names have the same. For a name that brings its hash tag, the second colon stands at the end: a user whom the
-    // README's rules permit `holdfast_grants:app:*` could not use `holdfast_grants::app:{x}`.
+    // As with keys, no two lock names share one. For a name with its own hash tag, the second colon stands at the end: a user with the
+    // README's ACL rule `holdfast_grants:app:*` could not use `holdfast_grants::app:{x}`.
     const { lock } = this;
     return hasTag(lock) ? `holdfast_grants:${lock}::` : `${inSlotOf(lock, 'holdfast_grants')}:`;
   }
@@ -74,14 +74,14 @@ export class LockKeys {
   }
 }
 
-/** A name by Redisson's rule: braces put it into the lock's slot, unless the lock's name has braces of its own. */
+/** A key name by Redisson's rule: braces put it into the lock's slot, unless the lock's name has braces of its own. */
 function besides(name: string, prefix: string): string {
   return name.includes('{') ? `${prefix}:${name}` : `${prefix}:{${name}}`;
 }
 
 /**
- * A key that is in the lock's slot whatever the lock's name, since scripts take both: a name with odd braces may be hashed as a whole. No
- * two locks have the same key, not even `x` and `{x}`, which Redisson's rule does not tell apart.
+ * A key that is in the lock's slot whatever the lock's name, since scripts take both; a name with odd braces may be hashed as a whole. No
+ * two locks share a key, not even `x` and `{x}`, which Redisson's rule does not tell apart.
  */
 function inSlotOf(name: string, prefix: string): string {
   if (hasTag(name)) return `${prefix}::${name}`;
@@ -93,7 +93,10 @@ function hasTag(name: string): boolean {
   return name.includes('{') && hashTag(name) !== name;
 }
 
-/** What decides the cluster slot of a key: what stands between its first `{` and the first `}` after it, or the whole key where that is empty or missing. */
+/**
+ * The part of a key that decides its cluster slot: the text between its first `{` and the first `}` after it; the whole key if that is
+ * empty or missing.
+ */
 export function hashTag(key: string): string {
   return /^[^{]*\{([^}]+)\}/.exec(key)?.[1] ?? key;
 }
@@ -113,7 +116,7 @@ export function slotOf(text: string): number {
   return crc % SLOT_COUNT;
 }
 
-/** By slot, the smallest number that is hashed to it, as far as numbers were tried. */
+/** By slot, the smallest number that is hashed to it, among the numbers tried so far. */
 const tags: (string | undefined)[] = [];
 let nextNumber = 0;
 
@@ -130,9 +133,9 @@ function tagForSlotOf(key: string): string {
   return tags[slot];
 }
 
-/** Which master has which slot, each named by the address at which we reach it. */
+/** Which master has which slot; a master is named by the address at which we reach it. */
 export interface SlotMap {
-  /** By slot; undefined: nobody is known to have it. */
+  /** By slot; undefined: no master is known to have it. */
   readonly masterBySlot: readonly (string | undefined)[];
   readonly masters: readonly string[];
 }
@@ -144,7 +147,7 @@ export interface SlotMap {
  * @throws Error the answer names no node that has slots
  */
 export function readSlots(reply: unknown, reachedAt: (announced: string) => string): SlotMap {
-  // A node that was restarted with nothing knows of no slots: that is no news of the cluster.
+  // A node that was restarted empty knows no slots: that says nothing about the cluster.
   if (!Array.isArray(reply) || reply.length === 0)
     throw new Error('the cluster is not up (cluster_state): the node knows of no slots');
   const masterBySlot: (string | undefined)[] = new Array<undefined>(SLOT_COUNT);

@@ -10,8 +10,8 @@ export type Argument = string | number;
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string };
 
 /**
- * What a connection is for. A Sentinel may want other credentials and TLS than the servers that it watches. A connection of the last two kinds sends
- * nothing but SUBSCRIBE, UNSUBSCRIBE and PING once it has subscribed.
+ * What a connection is for. A Sentinel may want other credentials and TLS than the servers that it watches. A connection of the last two
+ * kinds sends nothing but SUBSCRIBE, UNSUBSCRIBE and PING once it has subscribed.
  */
 export type Purpose = 'commands' | 'subscriptions' | 'sentinel';
 
@@ -20,7 +20,7 @@ export type Remap = (
   announced: string,
 ) => { readonly host: string; readonly port: number } | undefined;
 
-/** Where Redis is, as the user said it. */
+/** Where Redis is, according to the user. */
 export type Target =
   | { readonly kind: 'single'; readonly address: Address; readonly database: number }
   | {
@@ -39,61 +39,63 @@ export type Target =
       readonly remap: Remap;
     };
 
-/** A client library, and what its user said of one Redis. */
+/** A client library, with its user's options for one Redis. */
 export interface Library {
   readonly target: Target;
   /** The key prefix of the user's own client. Our connections have none. */
   readonly keyPrefix: string;
-  /** What our connections are called in the server's list of clients. We name them, not the library: that may be denied, which harms nobody. */
+  /** The name of our connections in the server's client list. We set it, not the library: a denied CLIENT SETNAME does no harm then. */
   readonly connectionName?: string | undefined;
-  /** Its time; without: that of the process. */
+  /** Its time; undefined: that of the process. */
   readonly clock?: Clock;
   /** A number from 0 to 1, as `Math.random()` gives it, which is the default. */
   readonly random?: () => number;
   /**
-   * Begins one attempt at one connection. Reads the user's options (TLS, credentials …) now, since tokens expire; `address` replaces host, port and
-   * path. Sends what authenticates, and nothing else: no SELECT, no name, no INFO. Sets no time limit but the user's own for connecting: we close
-   * what is silent. Never throws: what is wrong is the reason of `ended`.
+   * Begins one attempt at one connection. Reads the user's options (TLS, credentials …) now, since tokens expire; `address` replaces host,
+   * port and path. Sends only the authentication: no SELECT, no name, no INFO. Sets no time limit but the user's own for connecting: we
+   * close silent connections. Never throws: the error is the reason of `ended`.
    */
   open(address: Address, purpose: Purpose, heard: Heard): Connection;
 }
 
-/** The method by which an object is known that is a library itself: a server in memory. (Each copy of this package has the same symbol.) */
+/** An object with this method is a library itself: a server in memory. (Each copy of this package has the same symbol.) */
 export const LIBRARY: unique symbol = Symbol.for('holdfast.library');
 
 export interface LibrarySource {
   [LIBRARY](): Library;
 }
 
-/** What a connection tells; never within a call of ours, and nothing after `ended`. */
+/** Callbacks of a connection; never called within a call of ours, and none after `ended`. */
 export interface Heard {
   /** The server has taken our credentials, if there are any, and commands can be sent. At most once. */
   readonly ready: () => void;
   /**
-   * Gone for good: not reached, refused, lost, out of step, or closed by us. Exactly once, as soon as it is known. The reason: the server's
-   * `ReplyError` where it has refused us, an error of the socket with its `code`; undefined: we closed it, or nobody said why. All that was
-   * unanswered has failed before, or fails in the same turn of the event loop.
+   * The connection is gone for good: not reached, refused, lost, out of step, or closed by us. Exactly once, as soon as it is known. The
+   * reason: the server's `ReplyError` if it refused us, or an error of the socket with its `code`; undefined: we closed it, or the reason
+   * is unknown. All unanswered commands have failed before, or fail in the same turn of the event loop.
    */
   readonly ended: (reason: Error | undefined) => void;
   readonly message: (channel: string, payload: string) => void;
-  /** The server has unsubscribed sharded channels that we did not ask it to, since their slot has moved. The library need not know which. */
+  /**
+   * The server has unsubscribed sharded channels that we did not ask it to, since their slot has moved. The library need not know which.
+   */
   readonly moved: () => void;
 }
 
-/** What takes commands. */
+/** Sends commands. */
 export interface Sender {
   /**
-   * Sends a command once, behind all that was sent, subscribed and unsubscribed before, with nothing of the library's in between. It does what
-   * `reply.then(read, failed)` does: one of the two is called, once, and what it throws rejects. (Without a promise more: every acquisition
-   * comes this way.) `send` itself never throws.
+   * Sends a command once, after everything that was sent, subscribed and unsubscribed before, with nothing of the library's in between.
+   * Like `reply.then(read, failed)` it calls one of the two, once, and rejects with what that throws; but it saves one promise, since every
+   * acquisition comes this way. `send` itself never throws.
    *
-   * Under RESP2 and RESP3 an integer is a number, every kind of string a string (of UTF-8), an array an array, nil null, and a map an array of names
-   * and values, a `Map`, or an object.
+   * Under RESP2 and RESP3 an integer is a number, every kind of string a string (of UTF-8), an array an array, nil null, and a map an array
+   * of names and values, a `Map`, or an object.
    *
    * A failure is one of these (failure.ts), and none holds a password, in no property and no cause:
-   * - an error whose name is `ReplyError`, with the server's words: it answered
-   * - `UnsentError`: the command was not written, also since the connection is not ready, closed or gone
-   * - `LostError`: the connection is gone, and nobody said why; the command may have run
+   * - an error whose name is `ReplyError`, with the server's words: the server answered
+   * - `UnsentError`: the command was not written, also because the connection is not ready, closed or gone
+   * - `LostError`: the connection is gone for an unknown reason; the command may have run
    * - any other error: the connection is gone for this reason; the command may have run
    */
   send<T>(
@@ -102,30 +104,31 @@ export interface Sender {
     read: (reply: unknown) => T,
     failed: (error: Error) => T | Promise<T>,
   ): Promise<T>;
-  /** All that is sent until the end of this turn of the event loop may be written in one go. A library may do nothing here. */
+  /** Everything that is sent until the end of this turn of the event loop may be written in one go. A library may do nothing here. */
   gather(): void;
-  /** Writes what was gathered now, without waiting for the end of the turn. */
+  /** Writes the gathered commands now, without waiting for the end of the turn. */
   flush(): void;
 }
 
 /** One connection, from the attempt to make it until it has ended. */
 export interface Connection extends Sender {
-  /** Grows with all that is read: by bytes, or by replies and messages where the library hides its socket. */
+  /** Grows with everything that is read: by bytes, or by replies and messages if the library hides its socket. */
   readonly bytesRead: number;
   /** Whether it speaks TLS. */
   readonly isTls: boolean;
   /**
-   * Sends one SUBSCRIBE for all these channels, or one SSUBSCRIBE for a single one; a channel that stands may be asked for again. `answered` is called
-   * once: with nothing when all stand, or with the server's `ReplyError` (MOVED, too). It is not called when the connection has ended first.
+   * Sends one SUBSCRIBE for all these channels, or one SSUBSCRIBE for a single one; an active subscription may be asked for again.
+   * `answered` is called once: with nothing when all are subscribed, or with the server's `ReplyError` (also MOVED). It is not called if
+   * the connection ends first.
    */
   subscribe(
     channels: readonly string[],
     isSharded: boolean,
     answered: (refusal: Error | undefined) => void,
   ): void;
-  /** `failed`: the server refused, or the connection was lost. Success is not told. */
+  /** `failed`: the server refused, or the connection was lost. Success is not reported. */
   unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void;
-  /** Ends it, whatever it is doing, and may be called again. Resolves when the socket is gone, within a second; never rejects. */
+  /** Ends the connection, whatever its state; may be called again. Resolves when the socket is gone, within a second; never rejects. */
   close(): Promise<void>;
 }
 
@@ -133,7 +136,7 @@ export function textOf(address: Address): string {
   return 'path' in address ? address.path : `${address.host}:${String(address.port)}`;
 }
 
-/** The address in such a text; an IPv6 address stands there without brackets. What has no port is the path of a socket. */
+/** The address in such a text; an IPv6 address stands there without brackets. A text without a port is the path of a socket. */
 export function addressIn(text: string): Address {
   const [, host, port] = /^(.*):(\d+)$/.exec(text) ?? [];
   return host === undefined ? { path: text } : { host, port: Number(port) };

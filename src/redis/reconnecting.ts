@@ -1,5 +1,5 @@
-// The way to Redis for commands: session after session, for as long as the client is open. Knows whether commands can be sent, and why not, and
-// who waits for that.
+// The way to Redis for commands: session after session, for as long as the client is open. It knows whether commands can be sent, why not,
+// and which calls wait for that.
 
 import { ClosedError, UnavailableError } from '../api/errors.js';
 import { backOffMs, type Clock, type Timer } from '../runtime/clock.js';
@@ -19,10 +19,10 @@ import type { Argument, Sender } from './port.js';
 import type { Session, SessionHeard, Surroundings } from './session.js';
 import type { Events } from '../api/events.js';
 
-/** How soon a server is greeted again that did not answer (it is loading, perhaps), or that refuses us. */
+/** How soon a server is greeted again after no answer (it is loading, perhaps), or after a refusal. */
 const UNANSWERED_MS = 50;
 const REFUSED_MS = 1_000;
-/** How often a replica is left at most, for wherever the address leads: that may go on being a replica. */
+/** A replica is left at most once in so long: the address may go on leading to a replica. */
 const LEFT_MS = 1_000;
 
 /** pausing -> opening -> ready -> pausing …, and from all of them to closed. An opening session with a timer is to be greeted again. */
@@ -31,21 +31,21 @@ type State =
   | { readonly kind: 'opening' | 'ready'; readonly session: Session; readonly timer?: Timer }
   | { readonly kind: 'closed' };
 
-/** How to get to Redis, and what is told on the way. */
+/** How to get to Redis, and callbacks on the way. */
 export interface Way {
   place(): string;
   database(): number;
   open(heard: SessionHeard): Session;
-  /** An answer that is an error, in words that say more. */
+  /** The same error, in words that say more. */
   explain(error: Error): Error;
   ready?(server: ServerFacts): void;
   /** The server refuses us by now: waiting for the connection does not help. */
   refused?(): void;
-  /** Something is wrong with the connection, which is not ready: `lastError` says what. */
+  /** The connection is not ready; `lastError` says what is wrong. */
   failed?(): void;
 }
 
-/** Ends the wait of a call, well or with an error; not `isForAll`: only of one that makes a single attempt. */
+/** Ends the wait of a call, with success or an error; `isForAll` false: only if it makes a single attempt. */
 type Settle = (error?: Error, isForAll?: boolean) => void;
 
 export class Reconnecting {
@@ -81,7 +81,7 @@ export class Reconnecting {
     return this.#state.kind === 'ready';
   }
 
-  /** The last thing that went wrong, until commands can be sent. */
+  /** The latest error, until commands can be sent. */
   get lastError(): Error | undefined {
     return this.#lastError;
   }
@@ -91,7 +91,10 @@ export class Reconnecting {
     return this.#state.kind === 'closed' ? new ClosedError('the client is closed') : this.#refusal;
   }
 
-  /** Resolves when commands can be sent; rejects when waiting does not help: for a single attempt when one that is under way, or the next one, fails. */
+  /**
+   * Resolves when commands can be sent; rejects when waiting does not help: for a single attempt, when the present or next attempt to
+   * connect fails.
+   */
   async whenReady(limit: WaitLimit): Promise<void> {
     if (this.isReady) return;
     if (this.refusal) throw this.refusal;
@@ -103,11 +106,14 @@ export class Reconnecting {
       };
     });
     this.#awaiting.add(settle);
-    // An outage may be long: a call that has given up must leave nothing behind.
+    // An outage may be long: a call that gives up must leave nothing behind.
     await limit.within(ready).finally(() => this.#awaiting.delete(settle));
   }
 
-  /** Sends one command, once, at the cost of one promise. `otherwise` may make another outcome of its error; `sender` may be one node of a cluster. */
+  /**
+   * Sends one command, once, at the cost of one promise. `otherwise` may replace its error by another outcome; `sender` may be one cluster
+   * node.
+   */
   ask<T>(
     command: Lowercase<string>,
     args: readonly Argument[],
@@ -128,14 +134,17 @@ export class Reconnecting {
     });
   }
 
-  /** Leaves this session for another one, to wherever the address leads now: that is no failure. Not at once, since others await their answers. */
+  /**
+   * Leaves this session for another one, to wherever the address leads now; that is no failure. Not at once, since other calls await
+   * their answers.
+   */
   leave(session: Session): void {
     this.#surroundings.clock.setTimer(() => {
       if (this.session === session) session.end();
     }, 1);
   }
 
-  /** Another server has taken over: the next attempt need not wait. */
+  /** Makes the next attempt at once: another server has taken over. */
   hurry(): void {
     if (this.#state.kind === 'pausing') this.#become(this.#open());
   }
@@ -197,7 +206,7 @@ export class Reconnecting {
         const timer = clock.setTimer(again, refusal ? REFUSED_MS : UNANSWERED_MS);
         this.#become({ kind: 'opening', session, timer });
         if (refusal) this.#failed(refusal, refusal);
-        else if (isReply(error)) this.#wentWrong(error); // told if the session ends by it
+        else if (isReply(error)) this.#wentWrong(error); // reported if the session ends by it
       },
     );
   }
@@ -212,25 +221,25 @@ export class Reconnecting {
     this.#become({ kind: 'pausing', timer });
     const isUnsaid = !reason || isMereLoss(reason);
     if (wasReady && isUnsaid) {
-      // A restart, or a balancer that drops what is idle: it is news only if the next attempt fails, too.
+      // A restart, or a balancer that drops idle connections: it is news only if the next attempt fails, too.
       this.#wentWrong(reason);
       return;
     }
-    // The server's own words say more than a mere loss.
+    // The server's own error says more than a mere loss.
     const said = isUnsaid && isReply(this.lastError) ? this.lastError : reason;
     const error = said ?? new Error('the server closed the connection before it was ready');
-    const isDenied = failureKind(reason) === 'denied'; // a server that is gone may let us in when it is back
+    const isDenied = failureKind(reason) === 'denied'; // a server that is merely gone may let us in when it is back
     this.#failed(error, isDenied ? unavailable('Redis refuses the connection', error) : undefined);
   }
 
-  /** It cannot be ready for this reason: that is told, and ends waits. `refusal`: why all that wait now or later need not. */
+  /** The connection cannot be ready: reports that, and ends waits. `refusal`: why no call needs to wait, now or later. */
   #failed(error: Error, refusal?: UnavailableError): void {
     const wasRefused = this.#refusal !== undefined;
     this.#wentWrong(error);
     this.#refusal = refusal;
     this.#outage.begin();
     this.#outage.failed(error, this.#way.place());
-    // Who waits for a single attempt has seen it fail; who comes now waits for the next one.
+    // Calls that wait for a single attempt have seen it fail; later calls wait for the next one.
     this.#settle(refusal ?? unavailable('Redis cannot be reached', error), refusal !== undefined);
     if (refusal && !wasRefused) this.#way.refused?.();
   }
@@ -240,7 +249,7 @@ export class Reconnecting {
     this.#way.failed?.();
   }
 
-  /** A master that has become a replica. */
+  /** Leaves a master that has become a replica. */
   #leaveReplica(session: Session): void {
     const nowMs = this.#surroundings.clock.nowMs();
     if (nowMs - this.#leftReplicaAtMs < LEFT_MS) return;
@@ -257,19 +266,19 @@ function unavailable(what: string, cause: Error): UnavailableError {
   return new UnavailableError(`${what}: ${describe(cause)}`, { cause });
 }
 
-// What users hear of trouble with one Redis, each thing once: the outages of a connection, and what a server goes on refusing.
+// Reports trouble with one Redis to users, each thing once: the outages of a connection, and the lasting refusals of a server.
 
-/** A server that refuses for no longer is about to be well again: it loads its data, or takes over from another one. */
+/** Shorter refusals pass by themselves: the server loads its data, or takes over from another one. */
 const LASTING_MS = 2_000;
-/** Who waits asks again within a second or so. If nobody was refused for so long, it is over. */
+/** Waiting calls ask again within a second or so. If none was refused for so long, the refusal is over. */
 const OVER_MS = 5_000;
 
-/** What was told already: each thing is told once, since a server that is down fails every attempt in the same words. */
+/** Remembers what was reported: each thing is reported once, since a server that is down fails every attempt with the same error. */
 export class News {
   readonly #told = new Set<string>();
   readonly #most: number;
 
-  /** `most`: of how many things it tells. */
+  /** `most`: how many things it reports at most. */
   constructor(most = 20) {
     this.#most = most;
   }
@@ -280,7 +289,7 @@ export class News {
     return true;
   }
 
-  /** The same for a message: numbers do not make it new, such as ports, milliseconds, how many leases. */
+  /** The same for a message: numbers in it do not make it new, such as ports, milliseconds or counts. */
   isNewMessage(message: string): boolean {
     return this.isNews(message.replace(/\d+(\.\d+)?/g, '#'));
   }
@@ -293,7 +302,7 @@ export class Outage {
   readonly #role: string;
   #news = new News();
   #isOn = false;
-  /** When its first error was told; undefined: none was. */
+  /** When its first error was reported; undefined: none was. */
   #toldAtMs: number | undefined;
 
   constructor(events: Events, clock: Clock, role: string) {
@@ -302,20 +311,20 @@ export class Outage {
     this.#role = role;
   }
 
-  /** There is no connection. */
+  /** Begins an outage: there is no connection. */
   begin(): void {
     this.#isOn = true;
     this.#events.outage(this, true);
   }
 
-  /** Something went wrong; also while there is a connection. `address`: where, for people. */
+  /** Reports an error, also while there is a connection. `address`: where, for the message. */
   failed(cause: Error, address: string): void {
     if (!this.#news.isNewMessage(describe(cause))) return;
     if (this.#isOn) this.#toldAtMs ??= this.#clock.nowMs();
     tell(this.#events, `the ${this.#role} connection to Redis (${address}) failed`, cause);
   }
 
-  /** There is a connection again. */
+  /** Ends the outage: there is a connection again. */
   over(address: string): void {
     const toldAtMs = this.#toldAtMs;
     this.close();
@@ -324,7 +333,7 @@ export class Outage {
     this.#events.emit('recovered', () => ({ connection: this.#role, address, lastedMs }));
   }
 
-  /** No connection is wanted any more. */
+  /** Ends the outage without an event: no connection is wanted any more. */
   close(): void {
     this.#isOn = false;
     this.#toldAtMs = undefined;
@@ -333,13 +342,13 @@ export class Outage {
   }
 }
 
-/** What a server that is up goes on refusing, while callers wait for it. */
+/** Reports what a server that is up goes on refusing, while callers wait for it. */
 export class Refusals {
   readonly #events: Events;
   readonly #clock: Clock;
   readonly #place: () => string;
   #news = new News();
-  /** When the first of the refusals that go on was heard of, and when the last. */
+  /** The times of the first and the latest of the present refusals. */
   #sinceMs = -Infinity;
   #heardMs = -Infinity;
 
@@ -349,7 +358,7 @@ export class Refusals {
     this.#place = place;
   }
 
-  /** The call of somebody who waits has failed, and will be sent again: tells that where the server goes on refusing. */
+  /** Notes that a waiting call has failed, and will be sent again; reports it if the server goes on refusing. */
   heard(error: unknown): void {
     if (!(error instanceof Error) || failureKind(error) !== 'transient' || isPassing(error)) return;
     const nowMs = this.#clock.nowMs();

@@ -1,15 +1,15 @@
-// Where a Redis is, read the same way for every client library. What is wrong is told without its text, which may hold a password.
+// Reads where a Redis is, the same way for every client library. No error repeats the text, which may hold a password.
 
 import { OptionError } from '../api/errors.js';
 import { shown } from '../api/options.js';
 import type { Address, Library, Purpose, Remap } from './port.js';
 
-/** What is said of a Redis: where it is, and the options of each connection as they are now, for credentials expire. */
+/** Where a Redis is, and the options for each connection as they are now, since credentials expire. */
 export interface Given<Options> extends Omit<Library, 'open'> {
   readonly optionsFor: (address: Address, purpose: Purpose) => Options;
 }
 
-/** What a URL says. */
+/** The parts of a URL. */
 export interface RedisUrl {
   readonly address: Address;
   readonly username?: string | undefined;
@@ -57,7 +57,7 @@ function urlOf(text: string): URL | undefined {
   try {
     const url = new URL(`redis://${text.replace(/^(rediss?:)?\/\//i, '')}`);
     decodeURIComponent(url.username + url.password);
-    // A "/", "?" or "#" in a password that is not encoded ends the host: the password's beginning would pass for host and port.
+    // An unencoded "/", "?" or "#" in a password ends the host: the beginning of the password would pass for host and port.
     const isWhole = /^\/?\d*$/.test(url.pathname) && !url.search.includes('@') && url.hash === '';
     return isWhole && text !== '' ? url : undefined;
   } catch {
@@ -65,7 +65,7 @@ function urlOf(text: string): URL | undefined {
   }
 }
 
-/** Where one server is, as options of a client library say it. */
+/** Where one server is, by the options of a client library. */
 export interface Place {
   readonly host?: string | null | undefined;
   readonly port?: number | string | null | undefined;
@@ -73,7 +73,7 @@ export interface Place {
 }
 
 /**
- * Refuses a URL in place of a host, or of the path of a socket: it would be looked up, and the error would tell it, password and all.
+ * Refuses a URL in place of a host or a socket path: it would be looked up, and the error would show it, with its password.
  *
  * @throws OptionError
  */
@@ -89,7 +89,7 @@ export function addressOf(whose: string, { host, port, path }: Place = {}): Addr
 /**
  * Where the Sentinels are, and the name of their master.
  *
- * @throws OptionError they are not listed, or nothing tells which master to ask for
+ * @throws OptionError they are not listed, or no master name is given
  */
 export function sentinelsIn(
   whose: string,
@@ -109,7 +109,7 @@ export function sentinelsIn(
   return { sentinels, name };
 }
 
-/** The locks of a cluster are in database 0: two clients in different ones could both hold a lock. (Valkey 9 may have several.) */
+/** The locks of a cluster are in database 0: two clients in different databases could both hold a lock. (Valkey 9 may have several.) */
 export function checkClusterDatabase(what: string, db: unknown): void {
   if (Number(db ?? 0) === 0) return;
   throw new OptionError(
@@ -123,7 +123,10 @@ export function wholeNumber(what: string, value: unknown): number {
   throw new OptionError(`${what} is ${shown(value)}: it must be a whole number`);
 }
 
-/** A user's map of addresses, or function for one. One that throws says nothing: in the middle of an answer nobody could handle that. */
+/**
+ * A user's address map, or a function for one. If it throws, the address stays as it is: in the middle of an answer nothing could handle
+ * that.
+ */
 export function remapOf(map: unknown): Remap {
   const addresses = map as Readonly<Record<string, ReturnType<Remap>>> | null | undefined;
   return (announced) => {

@@ -1,8 +1,8 @@
-// The way to Redis for what counts only when replicas have acknowledged it: a session of its own, since WAIT keeps everything behind it waiting. In a
-// cluster WAIT must go to the very node that ran the script, so redirections are followed here.
+// Runs scripts that count only when replicas have acknowledged them. They have a session of their own, since a WAIT holds up every command
+// behind it. In a cluster the WAIT must go to the node that ran the script, so redirections are followed here.
 //
-// WAIT goes out in the same write as the script. Scripts that are sent before it is answered share the next WAIT, which follows then: the server reads
-// nothing while it waits.
+// A WAIT goes out in the same write as its script. The server reads nothing while it waits, so scripts that are sent meanwhile share the
+// next WAIT, which follows the answer.
 
 import { UnavailableError } from '../api/errors.js';
 import type { Clock, TimeLimit, Timer } from '../runtime/clock.js';
@@ -20,20 +20,20 @@ import type { Argument, Sender } from './port.js';
 import type { Reconnecting } from './reconnecting.js';
 import type { Script } from './scripts.generated.js';
 
-/** How often a command is sent anew to where it was redirected. */
+/** How many redirections of one command are followed. */
 const MAX_REDIRECTIONS = 5;
 
-/** For which part of the time that is left something is waited for: so its answer is here before the caller gives up. */
+/** The part of the remaining time for which an answer is awaited, so that it is here before the caller gives up. */
 const WAITING_PART = 0.9;
 
-/** How long one WAIT takes at most. Scripts that are sent behind it are held up for so long, also those that need no replica. */
+/** How long one WAIT takes at most: it holds up the scripts behind it, also those that need no replica. */
 const LONGEST_WAIT_MS = 100;
 
-/** How the answer to WAIT begins when the master became a replica after it ran the script: the next try finds the new master. */
+/** The beginning of WAIT's error after the master became a replica, having run the script: the next try finds the new master. */
 const IS_REPLICA = 'ERR WAIT cannot be used with';
 
 export interface ReplicatedOptions {
-  /** How many replicas must have acknowledged what counts only then; 0: none. */
+  /** How many replicas must acknowledge a script; 0: none. */
   replicas: number;
   /** Bounds how long the replicas may take, besides the caller's own limit. */
   commandTimeoutMs: number;
@@ -41,14 +41,14 @@ export interface ReplicatedOptions {
   silenceLimitMs: number;
 }
 
-/** How many replicas have acknowledged all that was sent before a WAIT; or why that will not be known. */
+/** How many replicas have acknowledged everything that was sent before a WAIT; or why that will not be known. */
 type Outcome = number | Error;
 
 export class Replicated {
   readonly #options: ReplicatedOptions;
   readonly #commands: Reconnecting;
   readonly #clock: Clock;
-  /** The WAIT that is unanswered on a connection, and the one that is sent when that is answered. */
+  /** The unanswered WAIT of a connection, and the one that follows its answer. */
   readonly #present = new WeakMap<Sender, Promise<Outcome>>();
   readonly #next = new WeakMap<Sender, Promise<Outcome>>();
 
@@ -58,7 +58,7 @@ export class Replicated {
     this.#clock = clock;
   }
 
-  /** Commands go another way from now on: the present session is left. */
+  /** Leaves the present session: commands go another way from now on. */
   leaveSession(): void {
     const { session } = this.#commands;
     if (session) this.#commands.leave(session);
@@ -69,11 +69,11 @@ export class Replicated {
   }
 
   /**
-   * Runs a script once, whose keys are all in one slot, and reads its reply. The script must change data: after one that only reads, WAIT may have
-   * nothing to wait for.
+   * Runs a script once and reads its reply; its keys must be in one slot. The script must change data: after a script that only reads, WAIT
+   * may have nothing to wait for.
    *
    * @param isNeeded - whether a reply needs to be acknowledged
-   * @throws UnavailableError too few replicas acknowledged the script in time, though it ran
+   * @throws UnavailableError the script ran, and too few replicas acknowledged it in time
    */
   async run<T>(
     { script, keys, args }: { script: Script; keys: readonly string[]; args: readonly Argument[] },
@@ -115,7 +115,7 @@ export class Replicated {
     }
   }
 
-  /** Sends by `send`, on this connection. Resolves to the reply when that needs no acknowledgement, or enough replicas have acknowledged it. */
+  /** Sends by `send`, on this connection. Resolves to the reply when it needs no acknowledgement, or has enough. */
   async #acknowledged<T>(
     node: Sender,
     send: () => Promise<T>,
@@ -148,7 +148,7 @@ export class Replicated {
     );
   }
 
-  /** For what was sent just now: the WAIT that is unanswered went out before it. */
+  /** A WAIT for commands that were sent just now: an unanswered WAIT went out before them. */
   #waitBehind(node: Sender, leftMs: number): Promise<Outcome> {
     const present = this.#present.get(node);
     if (!present) return this.#wait(node, leftMs);
@@ -157,14 +157,14 @@ export class Replicated {
     return next;
   }
 
-  /** For what was sent before the WAIT that is unanswered, if there is one. */
+  /** A WAIT for commands that were sent before the unanswered WAIT, if there is one. */
   #wait(node: Sender, leftMs: number): Promise<Outcome> {
     const present = this.#present.get(node);
     if (present) return present;
     const { replicas, silenceLimitMs } = this.#options;
     const longestMs = Math.min(LONGEST_WAIT_MS, silenceLimitMs / 2, leftMs * WAITING_PART);
     const answer = this.#commands
-      .ask('wait', [replicas, Math.ceil(longestMs)], Number, undefined, node) // (0 would be for ever)
+      .ask('wait', [replicas, Math.ceil(longestMs)], Number, undefined, node) // (0 would be forever)
       .catch(asFailure)
       .finally(() => this.#present.delete(node));
     this.#present.set(node, answer);
@@ -172,7 +172,7 @@ export class Replicated {
     return answer;
   }
 
-  /** The promise's outcome; undefined: it takes longer. */
+  /** The promise's outcome; undefined: it takes longer than `ms`. */
   async #within<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
     let timer: Timer | undefined;
     const late = new Promise<undefined>((resolve) => {
@@ -188,7 +188,7 @@ export class Replicated {
   }
 }
 
-/** Which replicas are how far behind, by the master's answer to INFO. */
+/** How far each replica is behind, by the master's answer to INFO. */
 function lagging(info: unknown): string {
   const text = String(info);
   if (/^connected_slaves:0/m.test(text)) return '; no replica is connected';
@@ -202,7 +202,10 @@ function lagging(info: unknown): string {
   return each.length > 0 ? `; connected: ${each.join(', ')}` : '';
 }
 
-/** What a failed WAIT means for a script: the server ran it, so this must not pass for its refusal; what replicas have is not known. */
+/**
+ * The error of a failed WAIT. The server ran the script, so the error must not pass for a refusal of the script; what replicas have is not
+ * known.
+ */
 function asFailure(cause: unknown): Error {
   const why = describe(cause as Error);
   const kind = failureKind(cause);

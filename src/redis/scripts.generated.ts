@@ -35,7 +35,7 @@ export const scripts: {
 } = {
   acquire: {
     name: 'acquire',
-    sha1: '9c1ac14b1e60fe600cec0c487274e6b742dc1b30',
+    sha1: '82db4e64eca876e33237ef41993829d171a1d561',
     source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than
 -- all before.
 -- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
@@ -69,7 +69,8 @@ local token, rememberMs
 if counter then
   -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
   -- It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-  -- remembered for \`tokenTtlMs\` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+  -- remembered for \`tokenTtlMs\` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+  -- shorter time than the last one still is.
   local function nextToken(counter, tokenTtlMs)
     local last = redis.call('GET', counter) or '0'
     local time = redis.call('TIME')
@@ -126,7 +127,7 @@ return token or 1
   },
   confirm: {
     name: 'confirm',
-    sha1: '3d6615dcbcf19a09562d7a3a401fff97ad1d5cf6',
+    sha1: 'e0f8af8cae3e01260ad83a97958e99292f89f7ac',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
 -- or more, and only while it is 0 may the lease become shorter.
@@ -148,8 +149,8 @@ local publish, grants, publishGrant = ARGV[4], ARGV[5], ARGV[6]
 
 local count = redis.call('HGET', lock, owner)
 if not count then
-  -- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-  -- from giving up what he has. Any other error is raised.
+  -- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+  -- from giving up what it has. Any other error is raised.
   local function ours(...)
     local reply = redis.pcall(...)
     if type(reply) == 'table' and reply.err then
@@ -193,7 +194,7 @@ if type(place) == 'string' then
   redis.pcall(publishGrant, grants .. listensAt, 'ends ' .. leaseMs)
 end
 if 2 * leaseMs < ttlMs then
-  -- Who waits for the reentrant lock of this name sleeps until the place's lease would have ended.
+  -- Waiters of the reentrant lock of this name sleep until the place's lease would have ended.
   redis.pcall(publish, channel, '0')
 end
 return 'kept'
@@ -248,11 +249,11 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   gather: {
     name: 'gather',
-    sha1: 'f58a6e281419f4d58b66a646387bb5910955191a',
+    sha1: '25bb18493c46af731acb07fcdea2744269ed0c14',
     source: `-- Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
 -- cluster, all keys are of one slot.
--- Each is answered for itself: what its own script would refuse is left undone and answered by false, whatever becomes of the others. Sent
--- by itself, it is told why. Nothing in this script raises an error, so one that answers the whole call means that nothing was done.
+-- Each lock has its own answer: what its own script would refuse is not done and answered by false, whatever becomes of the others; sent again
+-- by its own script, it gets the error. Nothing here raises an error, so an error for the whole call means that nothing was done.
 -- Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing that comes behind a release.)
 --
 -- KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
@@ -287,7 +288,8 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs)
   if counter then
     -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
     -- It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-    -- remembered for \`tokenTtlMs\` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+    -- remembered for \`tokenTtlMs\` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+    -- shorter time than the last one still is.
     local function nextToken(counter, tokenTtlMs)
       local last = redis.call('GET', counter) or '0'
       local time = redis.call('TIME')
@@ -384,7 +386,7 @@ return answers
   },
   handOver: {
     name: 'hand-over',
-    sha1: '2f8ee95bd07a6e95453a70d7f6460c992345702a',
+    sha1: 'c51eb69fee680918075f008e9aa421e977a71a41',
     source: `-- Gives up what an owner has, the fair lock or a place in line. If nobody holds the lock then, takes it for the first in line, and tells
 -- its client.
 -- Safe to send twice and to arrive late: an owner is never used again after it went, and only a free lock is handed over. Its lease ends
@@ -408,8 +410,8 @@ local lock, line, places, counter = unpack(KEYS)
 local owner, channel, publish, grants, publishGrant = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local isCounted = ARGV[6] == '1'
 
--- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
--- from giving up what he has. Any other error is raised.
+-- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+-- from giving up what it has. Any other error is raised.
 local function ours(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then
@@ -422,8 +424,8 @@ local function refusal(...)
   local reply = redis.pcall(...)
   return type(reply) == 'table' and reply.err and reply or nil
 end
--- Whether a client that said that it listens to its grants is gone, by what its channel ends with. Asked before anything is published, since those
--- who listen at a replica hear what no count counts: a grant that is taken back would be heard.
+-- Whether a client that said that it listens to its grants is gone, by the end of its channel's name. Asked before anything is published: the
+-- subscribers at a replica are not counted, and would hear a grant that is taken back.
 local isGone = {}
 local function isDeaf(listensAt)
   if isGone[listensAt] == nil then
@@ -448,8 +450,8 @@ local function tell(command, to, message)
   end
 end
 
--- A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
--- (pcall: what was done is done, and the line may be gone.)
+-- A waiting client knows the end of the lease from its last query; it need only be told if the lease ends much earlier.
+-- (pcall: the writes are done, and the line may be gone.)
 local function tellFirst(ttlMs)
   local first = redis.pcall('ZRANGE', line, 0, 0)[1]
   local place = first and redis.pcall('HGET', places, first)
@@ -458,7 +460,7 @@ local function tellFirst(ttlMs)
   end
 end
 
--- Who goes out of the line.
+-- The owners that leave the line.
 local leaving = {}
 
 local function leaveLine()
@@ -484,7 +486,7 @@ if not isHeld and ttlMs ~= -2 then
   return { 0, '', ttlMs, refused, reason }
 end
 
--- From here on it is held by the owner, or free: who is to have it?
+-- From here on the owner holds the lock, or it is free: look for the receiver.
 -- The server's time, in seconds and microseconds, and in milliseconds.
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -539,12 +541,13 @@ if isHeld then
 end
 redis.call('HDEL', places, unpack(leaving))
 
--- A fencing token is remembered for as long as the receiver wants. No lock must stay with a holder who gives it up because no token can be given:
--- who gets the lock without one asks for it, and is told why it gets none.
+-- A fencing token is remembered for as long as the receiver wants. If no token can be given, the lock is handed over all the same, or it would
+-- stay with a holder that gives it up: the receiver then asks for a token, and gets the error.
 if counter and tonumber(wants) >= 2 then
   -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
   -- It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-  -- remembered for \`tokenTtlMs\` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+  -- remembered for \`tokenTtlMs\` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+  -- shorter time than the last one still is.
   local function nextToken(counter, tokenTtlMs)
     local last = redis.call('GET', counter) or '0'
     local time = redis.call('TIME')
@@ -576,7 +579,7 @@ local grant = nonce .. ' ' .. receiver
 tell(publishGrant, grants .. listensAt, grant)
 if 2 * leaseMs < ttlMs then
   tellFirst(leaseMs)
-  -- Who waits for the reentrant lock of this name sleeps until the former lease ends.
+  -- Waiters of the reentrant lock of this name sleep until the former lease ends.
   tell(publish, channel, '0')
 end
 return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
@@ -584,7 +587,7 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
   },
   join: {
     name: 'join',
-    sha1: '2ae0fa0d9e1bbfa98734b8c6c4d11e8118bc5062',
+    sha1: '096cd53dad5d5ae56d137d38ab02fda7e5ef2ad7',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 -- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before,
 -- or that the lock was handed over meanwhile. A place keeps its ticket and takes the higher nonce, so a copy that arrives late changes
@@ -637,7 +640,8 @@ local token, rememberMs
 if counter and (count or isFree and isFirst) then
   -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
   -- It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-  -- remembered for \`tokenTtlMs\` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+  -- remembered for \`tokenTtlMs\` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+  -- shorter time than the last one still is.
   local function nextToken(counter, tokenTtlMs)
     local last = redis.call('GET', counter) or '0'
     local time = redis.call('TIME')
@@ -716,8 +720,8 @@ end
 -- The server's time, in seconds and microseconds, and in milliseconds.
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
--- What the owner has of a place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is also behind those
--- who left and will be back, and behind the last.
+-- The owner's place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is behind the last in line, and
+-- behind owners that left and will be back.
 local present = redis.call('ZSCORE', line, owner)
 local former = redis.call('HGET', places, owner)
 if present then
@@ -784,7 +788,7 @@ return { holder, redis.call('PTTL', lock) }
   },
   raiseToken: {
     name: 'raise-token',
-    sha1: '47763213f60954799974affc72d15f7ce04c4481',
+    sha1: '1aede128d14c66f470dfd776da28112cd132baf9',
     source: `-- Writes a fencing token to one master of a Redlock: it is the last one there from now on, if it is larger than the last one so far.
 -- Safe to send twice and to arrive late: the last token is never made smaller, and never remembered for less long.
 --
@@ -813,7 +817,7 @@ if lastNumber >= number then
   return last
 end
 
--- It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+-- It is remembered for longer by the time that it is ahead of the clock, which may have been set back; never for less than the last one still is.
 local ttlMs = tokenTtlMs > 0 and redis.call('PTTL', counter) or -1
 local rememberMs
 if ttlMs ~= -1 then
@@ -826,7 +830,7 @@ return setToken(counter, token, rememberMs) or 1
   },
   reenter: {
     name: 'reenter',
-    sha1: '647de117257a8cfa040b70299ffbc6f37fcf300a',
+    sha1: '666ad9be070df230a69a04bf00f222ee29a8040e',
     source: `-- Sets the hold count of a lock that its owner must still hold, and makes the lease end no earlier than a given time from now. Serves
 -- nested acquisitions and releases (which set no lease), extensions, and the question how a lock was lost. Safe to send twice and to arrive
 -- late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed never taken.
@@ -842,8 +846,8 @@ local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local count = redis.call('HGET', lock, owner)
 if not count then
-  -- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-  -- from giving up what he has. Any other error is raised.
+  -- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+  -- from giving up what it has. Any other error is raised.
   local function ours(...)
     local reply = redis.pcall(...)
     if type(reply) == 'table' and reply.err then
@@ -881,7 +885,7 @@ return 'kept'
   },
   releaseTo: {
     name: 'release-to',
-    sha1: 'd694cd37cc7467978c0fca4c6511d917af87a67a',
+    sha1: '74515cbf669839829d37811f4507468b9f4b1126',
     source: `-- Releases a lock to a successor: another caller of the same client, who waits for it. With a counter the successor gets a fencing token.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 -- A copy uses up a token; none is given twice.
@@ -902,8 +906,8 @@ local owner, successor, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 local isRepeat = redis.call('HEXISTS', lock, owner) == 0
 if isRepeat and redis.call('HEXISTS', lock, successor) == 0 then
-  -- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-  -- from giving up what he has. Any other error is raised.
+  -- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+  -- from giving up what it has. Any other error is raised.
   local function ours(...)
     local reply = redis.pcall(...)
     if type(reply) == 'table' and reply.err then
@@ -926,7 +930,8 @@ local token, rememberMs
 if counter then
   -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
   -- It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-  -- remembered for \`tokenTtlMs\` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+  -- remembered for \`tokenTtlMs\` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+  -- shorter time than the last one still is.
   local function nextToken(counter, tokenTtlMs)
     local last = redis.call('GET', counter) or '0'
     local time = redis.call('TIME')
@@ -1010,9 +1015,9 @@ return type(told) == 'table' and told.err or 1 + told
   },
   remember: {
     name: 'remember',
-    sha1: 'e5969dac8877e7fcef2db2b89b2ea3ba2151602f',
-    source: `-- Has a master remember for how long it is asked to keep Redlocks, many at once: with what renews, extends or nests them. For new ones
--- vote.lua does. Safe to send twice and to arrive late: the memory is only ever made longer.
+    sha1: 'ac6e2583504729c2c3155493e38c3c6b5f035dcd',
+    source: `-- Makes a master remember the lease that it is asked for, for many Redlocks at once: sent together with a renewal, an extension or a nested
+-- acquisition. (For a new Redlock vote.lua does that.) Safe to send twice and to arrive late: the memory is only ever made longer.
 --
 -- KEYS[1..] longest (string): for each lock the longest lease that was asked for, in ms; there until all of them are over
 -- ARGV[1] leaseMs (integer, ms): what they are asked to be kept for
@@ -1030,7 +1035,7 @@ local function remember(key)
   if type(known) == 'table' and not string.find(known.err, 'WRONGTYPE', 1, true) then
     return known
   end
-  -- (What is of another type is nobody's memory, and is written over.)
+  -- (A key of another type is no such memory, and is overwritten.)
   local knownMs = type(known) == 'string' and tonumber(known) or 0
   local ttlMs = redis.call('PTTL', key)
   -- First: a full memory refuses what takes memory only before anything is written.
@@ -1055,7 +1060,7 @@ return #longest
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: '4e24fe417c7c12080e08a0ae894978fd856110b1',
+    sha1: '636e6c8615b50ef590df84d0df829dda82879592',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was handed over to one of
 -- the owners, who may not have heard of it, is kept for as long as its place would have been.
@@ -1069,8 +1074,8 @@ return #longest
 local keys, owners, nonce = KEYS, ARGV, ARGV[2]
 local placeLeaseMs, placeLease = tonumber(ARGV[1]), ARGV[1] -- as it came: a number would be written out anew for each command
 
--- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
--- from giving up what he has. Any other error is raised.
+-- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+-- from giving up what it has. Any other error is raised.
 local function ours(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then
@@ -1142,7 +1147,7 @@ return answers
   },
   renew: {
     name: 'renew',
-    sha1: '0404ffa8e46c0e4ddea5aa8784bdfa831284bf01',
+    sha1: '11f1d0a26f38fa2401f1f0ad9051fef0086334c5',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a lock that was
 -- handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
@@ -1154,8 +1159,8 @@ return answers
 local locks, owners = KEYS, ARGV
 local leaseMs, lease = tonumber(ARGV[1]), ARGV[1] -- as it came: a number would be written out anew for each command
 
--- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
--- from giving up what he has. Any other error is raised.
+-- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+-- from giving up what it has. Any other error is raised.
 local function ours(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then
@@ -1219,7 +1224,7 @@ return areAllKept and 'kept' or answers
   },
   vote: {
     name: 'vote',
-    sha1: 'a6fb0e979bd1c9b40adcd2ac9fc0bba6e56f0488',
+    sha1: '7ce8e161d50a92a37fc303c65cc224fddc9e4266',
     source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Either way the master remembers for how long it was asked to
 -- keep it, to tell others after a master has restarted empty. Of a fenced lock it says what a token must be at least; raise-token.lua
 -- writes one. Safe to send twice: the owner is fresh for every election. To find it in the lock means that this very command ran before and
@@ -1253,7 +1258,8 @@ if isFree or isOurs then
   if counter then
     -- The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
     -- It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-    -- remembered for \`tokenTtlMs\` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+    -- remembered for \`tokenTtlMs\` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+    -- shorter time than the last one still is.
     local function nextToken(counter, tokenTtlMs)
       local last = redis.call('GET', counter) or '0'
       local time = redis.call('TIME')
@@ -1312,8 +1318,8 @@ return answer
   },
   waiters: {
     name: 'waiters',
-    sha1: 'd1d88efa531ca8833c1417603a42a3b3e1da8fd1',
-    source: `-- Who waits in line for a fair lock, in order. For people: it walks the whole line.
+    sha1: '3f7036178175abdd217c20b5d47644b7e078ea24',
+    source: `-- The owners that wait in line for a fair lock, in order. For debugging: it walks the whole line.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] line (sorted set): owner -> ticket
@@ -1351,8 +1357,8 @@ return owners
   },
   weightedForce: {
     name: 'weighted-force',
-    sha1: 'd993fe170659b35337ef0fe6b69550cd44b35279',
-    source: `-- Puts out those holders of a read-write lock that have so many permits, and leaves word for them. Whoever sends this sees to the line.
+    sha1: 'd574859dbb35589c1876cacaebef1cd42349e3d1',
+    source: `-- Puts out the holders of a read-write lock that have so many permits, and leaves word for them. The sender then lets in the next in line.
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
@@ -1382,8 +1388,8 @@ local isReadWrite = true
 local known = redis.call('HMGET', lock, 'capacity', 'used')
 local capacity = tonumber(known[1])
 local lockTtlMs = capacity and 0 or redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
--- as much.
+-- A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
+-- the same number.
 if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 elseif capacity and (capacity == 2147483648) ~= isReadWrite then
@@ -1446,12 +1452,12 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: '205a7bb22692c8f8eac01835e44700fe50d91e70',
-    source: `-- Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an owner that
--- keeps them, the lease. Then lets in those in line, one after another, until one does not fit. Safe to send twice and to arrive late: the
--- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight,
--- everything by which a holder comes to rely on more takes it away, and only with it may a lease become shorter. The lease of who is let in
--- ends when that of the place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
+    sha1: '5818a0f7fd83edd1ec84943bcad2f69e6fb21335',
+    source: `-- Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
+-- an owner that keeps them. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
+-- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight; every
+-- command on which its holder relies for longer removes it; and only with it may a lease become shorter. The lease of a receiver ends when that
+-- of its place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -1471,14 +1477,14 @@ local lock, leases, line, places = unpack(KEYS)
 local owner, target, leaseMs, isConfirmation = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
 local grants, publishGrant, isCounted = ARGV[5], ARGV[6], ARGV[7] == '1'
 
--- How many one call lets in and drops at most, and how many of those behind the first it looks at for one that is there.
+-- How many owners one call lets in and drops at most; and among how many behind the first it looks for a live client.
 local MOST, MOST_LOOKED_AT = 250, 16
 
 -- The server's time, in seconds and microseconds, and in milliseconds.
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
--- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
--- from giving up what he has. Any other error is raised.
+-- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+-- from giving up what it has. Any other error is raised.
 local function ours(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then
@@ -1495,8 +1501,8 @@ end
 local function whole(number)
   return string.format('%.0f', number)
 end
--- Whether a client that said that it listens to its grants is gone, by what its channel ends with. Asked before anything is published, since those
--- who listen at a replica hear what no count counts: a grant that is taken back would be heard.
+-- Whether a client that said that it listens to its grants is gone, by the end of its channel's name. Asked before anything is published: the
+-- subscribers at a replica are not counted, and would hear a grant that is taken back.
 local isGone = {}
 local function isDeaf(listensAt)
   if isGone[listensAt] == nil then
@@ -1513,7 +1519,7 @@ end
 
 local known = ours('HMGET', lock, 'capacity', 'used', owner) or {}
 local capacity = tonumber(known[1])
--- Those who hold permits, by when they lapse; holders are in both keys, and with either of them missing there are none.
+-- The holders, in the order in which they lapse. Holders are in both keys: with either of them missing there are none.
 local holders = capacity and ours('ZRANGE', leases, 0, 1, 'WITHSCORES') or {}
 local hadHolders = holders[1] ~= nil
 local lockTtlMs = capacity and not hadHolders and redis.call('PTTL', lock)
@@ -1527,10 +1533,10 @@ if isTorn then
   used, field = 0, nil
 end
 
--- Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
+-- The holders that go, the places that go, and the new fields of the lock and of the leases for the owners that stay or come.
 local going, leaving, fields, ends = {}, {}, {}, {}
 local isGoing = {}
--- When the leases of those ended, or were to end, that may get others.
+-- The former ends of the leases that may change.
 local formerEnds = {}
 local function goes(holder, weight)
   used = used - weight
@@ -1552,7 +1558,7 @@ if holders[2] and tonumber(holders[2]) <= nowMs then
   holders = redis.call('ZRANGE', leases, #lapsed, #lapsed + 1, 'WITHSCORES')
 end
 
--- Of a lock that is gone, or something else now, a lease may be left.
+-- A lock that is gone, or that is something else now, may have left a lease.
 if not capacity and owner ~= '' and target == 0 then
   goes(owner, 0)
 end
@@ -1586,7 +1592,7 @@ local function parse(text)
   }
 end
 
--- Whom to tell what: by client, in the order of the line.
+-- The messages, by client, in the order of the line.
 local told, messages, given = {}, {}, {}
 local function tell(listensAt, message)
   if not messages[listensAt] then
@@ -1596,7 +1602,7 @@ local function tell(listensAt, message)
   table.insert(messages[listensAt], message)
 end
 
--- Whether one in line has to wait. If not, its place goes: it is let in, or dropped.
+-- Whether a waiter has to go on waiting. If not, its place goes: it is let in, or dropped.
 local function hasToWait(candidate, place)
   if not place or place.expiresAtMs <= nowMs then
     return false
@@ -1609,7 +1615,7 @@ local function hasToWait(candidate, place)
     return true
   end
   used = used + place.weight
-  isGoing[candidate] = nil -- who lapsed may be let in again
+  isGoing[candidate] = nil -- an owner that lapsed may be let in again
   fields[#fields + 1] = candidate
   fields[#fields + 1] = whole(place.weight) .. (place.isFixed and '?' or '')
   ends[#ends + 1] = whole(place.expiresAtMs)
@@ -1650,7 +1656,7 @@ if owner ~= '' and target == 0 and (hasLine or not isHeld) then
   leaving[#leaving + 1] = owner
 end
 
--- When the first of the holders to be lapses; and the last lease of holders and of places in line, for as long as which the keys live.
+-- When the first of the new holders lapses; and when the last lease of holders and of places in line ends: so long the keys live.
 local mustLast = not hadHolders or newEndMs ~= nil
 local firstEndMs = math.huge
 local lastEndMs = mustLast and nowMs + (lockTtlMs or redis.call('PTTL', lock)) or nowMs
@@ -1724,8 +1730,8 @@ if #going > 0 or #leaving > 0 or #fields > 0 or isTorn or isNobodys then
   end
 end
 
--- Somebody who is there has to look when permits may be free, or the first in line may be gone. Whoever waits is told by each
--- renewal; it need only be told of what comes before the next one.
+-- A live client has to look when permits may be free, or when the first in line may be gone. Each renewal tells the waiters when that is;
+-- a message is only needed for a time before the next renewal.
 if waiting then
   local leftMs = waiting.expiresAtMs - nowMs
   if 2 * leftMs >= waiting.leaseMs then
@@ -1733,7 +1739,7 @@ if waiting then
       tell(waiting.listensAt, 'ends ' .. whole(lookInMs))
     end
   else
-    -- The first one missed its renewal. (pcall: what was done is done.)
+    -- The first one missed its renewal. (pcall: the writes are done.)
     local inLine = redis.pcall('ZRANGE', line, 1, MOST_LOOKED_AT)
     local found = inLine[1] and redis.pcall('HMGET', places, unpack(inLine)) or {}
     for i = 1, #inLine do
@@ -1759,7 +1765,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: 'e1487caabc4fd901bbf0f4e08d17ab8060fcb8a8',
+    sha1: '7c28cd09a937faf404824ad5e4069df5fd533c12',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place in it).
 -- Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
 -- that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
@@ -1810,8 +1816,8 @@ local capacity = tonumber(known[1])
 local used = tonumber(known[2] or 0)
 local isNew = not capacity
 local lockTtlMs = redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
--- as much.
+-- A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
+-- the same number.
 if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 elseif capacity and (capacity == 2147483648) ~= isReadWrite then
@@ -1852,7 +1858,7 @@ local function later(untilMs, ttlMs)
   return whole(math.max(untilMs, nowMs + ttlMs))
 end
 
--- What is left of a lock that lost one of its keys means nothing, and must not be taken for holders.
+-- The remains of a lock that lost one of its keys mean nothing, and must not be taken for holders.
 local function mend()
   if isTorn then
     redis.call('DEL', isNew and leases or lock)
@@ -1875,7 +1881,7 @@ end
 
 local first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
 local isFirst = not first[1] or first[1] == owner or (ticket > 0 and ticket < tonumber(first[2]))
--- Who lapsed is put out by who looks at the line, in the order of the line.
+-- A lapsed holder is removed by a hand-over, which lets in waiters in the order of the line.
 local hasLapsed = holder[1] ~= nil and tonumber(holder[2]) <= nowMs
 if isFirst and not hasLapsed and used + weight <= capacity then
   local mayHavePlace = first[1] ~= nil
@@ -1905,7 +1911,7 @@ if isFirst and not hasLapsed and used + weight <= capacity then
   return answer(1)
 end
 
--- When somebody in line has to look: a holder's lease ends, or that of the place that is first, or the first could be let in.
+-- When a waiter has to look: when a holder's lease ends, or that of the first place, or at once if the first could be let in.
 local function lookInMs()
   local endMs = holder[1] and tonumber(holder[2]) or math.huge
   if first[1] and not isFirst then
@@ -1923,7 +1929,7 @@ local inTheWay = holder[1] or first[1] or owner
 local lookMs = lookInMs()
 if placeLeaseMs == 0 then
   if isNew then
-    -- Nothing but a line is left, perhaps of clients that are gone: whoever looks at it needs the capacity to let anybody in, or to drop.
+    -- Only a line is left, perhaps of clients that are gone: a hand-over needs the capacity to let its owners in, or to drop them.
     mend()
     local refused = refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0)
       or refusal('PEXPIREAT', lock, later(nowMs, lockTtlMs))
@@ -1935,8 +1941,8 @@ if placeLeaseMs == 0 then
   return answer({ inTheWay, lookMs, '0' })
 end
 
--- What the owner has of a place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is also behind those
--- who left and will be back, and behind the last.
+-- The owner's place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is behind the last in line, and
+-- behind owners that left and will be back.
 local present = redis.call('ZSCORE', line, owner)
 local former = redis.call('HGET', places, owner)
 if present then
@@ -1992,8 +1998,8 @@ return answer({ inTheWay, lookMs, whole(ticket) })
   },
   weightedLast: {
     name: 'weighted-last',
-    sha1: 'a03a1eab31682e3bec290753719f332c6da6f42e',
-    source: `-- Which of a read-write lock's holders keeps it for longest: whether there is one, and until when somebody has it.
+    sha1: '5fcfe48240cc92bbd77f27e372d03b554bc83249',
+    source: `-- The holder that keeps a read-write lock for longest: whether there is one, and until when the lock is held.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -2004,8 +2010,8 @@ local lock, leases = unpack(KEYS)
 local isReadWrite = true
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
 local lockTtlMs = redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
--- as much.
+-- A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
+-- the same number.
 if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 elseif capacity and (capacity == 2147483648) ~= isReadWrite then
@@ -2025,8 +2031,8 @@ return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
   },
   weightedLook: {
     name: 'weighted-look',
-    sha1: '8a0801841cb8a46b50cd9171d7e76903c1688832',
-    source: `-- How many permits of a weighted lock there are, who holds them, and who waits in line, in order. For people: it walks them all.
+    sha1: '23d84d8845903c289cab2fc8b598bb6d68a90352',
+    source: `-- How many permits a weighted lock has, the owners that hold them, and those that wait in line, in order. For debugging: it walks them all.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -2047,8 +2053,8 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local isReadWrite = declared == 2147483648
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
 local lockTtlMs = redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
--- as much.
+-- A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
+-- the same number.
 if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 elseif capacity and (capacity == 2147483648) ~= isReadWrite then
@@ -2084,7 +2090,7 @@ return { tonumber(capacity), holders, waiters }
   },
   weightedRenewPlaces: {
     name: 'weighted-renew-places',
-    sha1: '137865efc13d5947708818315578fac8caa3ade4',
+    sha1: '1d88872ec9e3afe8c1d236eadd6fd3171da4ff60',
     source: `-- Renews places in line for weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The permits
 -- of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
@@ -2100,8 +2106,8 @@ local keys, owners, nonce, placeLeaseMs = KEYS, ARGV, ARGV[2], tonumber(ARGV[1])
 -- The server's time, in seconds and microseconds, and in milliseconds.
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
--- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
--- from giving up what he has. Any other error is raised.
+-- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+-- from giving up what it has. Any other error is raised.
 local function ours(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then
@@ -2195,7 +2201,7 @@ return answers
   },
   weightedRenew: {
     name: 'weighted-renew',
-    sha1: '3c6c8b26e47bfa30a936e9d49bec134bddcfabc1',
+    sha1: 'd17a60770ce390444fb200b3eb105fb5c75d9c45',
     source: `-- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the "?" from
 -- the weight: its holder relies on it now, so no confirmation may shorten it.
@@ -2209,8 +2215,8 @@ local keys, owners, leaseMs = KEYS, ARGV, tonumber(ARGV[1])
 -- The server's time, in seconds and microseconds, and in milliseconds.
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
--- The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
--- from giving up what he has. Any other error is raised.
+-- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+-- from giving up what it has. Any other error is raised.
 local function ours(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply.err then
@@ -2267,8 +2273,8 @@ return answers
   },
   weightedSetCapacity: {
     name: 'weighted-set-capacity',
-    sha1: '9d53852fe3075cad50af3e1ad13f335830ed1651',
-    source: `-- Sets how many permits a weighted lock has, above what is declared. Nobody is put out; whoever sends this sees to the line.
+    sha1: 'ab2c6b5b502e7cdf27f05b8bf4e295c2cc25fdfe',
+    source: `-- Sets how many permits a weighted lock has, whatever is declared. No holder is put out. The sender then lets in the next in line.
 -- Safe to send twice: it is a target.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed

@@ -1,5 +1,5 @@
-// The master that Sentinels name. Each client listens to all of them, so that a master that is replaced is left at once, before it
-// knows itself that it is none any more: until then it would go on granting locks, beside the new one.
+// The master that Sentinels name. Each client listens to all Sentinels, so that it leaves a replaced master at once, before the master
+// itself knows: until then that one would go on granting locks, beside the new master.
 
 import { backOffMs, type Timer } from '../runtime/clock.js';
 import { isDenial, isReply, RefusedError, whyNone } from './failure.js';
@@ -7,22 +7,25 @@ import { addressIn, textOf, type Address, type Sender, type Target } from './por
 import type { Session, SessionHeard, Surroundings } from './session.js';
 import { ignore, unsent, Wire } from './wire.js';
 
-/** What Sentinels publish when another server is the master: the one that led the failover as soon as it is promoted, all when they know. */
+/**
+ * Messages of Sentinels about a new master: the leader of the failover publishes the first at the promotion, all publish the second when
+ * they know.
+ */
 const PROMOTED = '+promoted-slave';
 const SWITCHED = '+switch-master';
 
-/** One that its user has not named is forgotten when it was asked in vain so often: others name it again if it lives. */
+/** A Sentinel that the user has not named is forgotten after so many failed attempts: others name it again if it lives. */
 const MOST_ATTEMPTS = 10;
 /** How many Sentinels are listened to at most. */
 const MOST_LISTENED_TO = 10;
 
 /**
  * The connection to one Sentinel:
- * - `asking`: it is asked who the master is
- * - `listening`: it has answered, and tells when another server is the master; `timer`: when it is pinged
- * - `pausing`: it is gone; `timer`: when it is asked again
+ * - `asking`: the client asks it for the master
+ * - `listening`: it has answered, and publishes when another server is the master; `timer`: the next ping
+ * - `pausing`: the connection is gone; `timer`: the next attempt
  *
- * `attempt`: how often it was asked since it last stood for a while.
+ * `attempt`: how often it was asked since its connection last lasted for a while.
  */
 type Listener = { readonly attempt: number } & (
   | { readonly kind: 'asking'; readonly wire: Wire; readonly timer?: undefined }
@@ -30,20 +33,20 @@ type Listener = { readonly attempt: number } & (
   | { readonly kind: 'pausing'; readonly wire?: undefined; readonly timer: Timer }
 );
 
-/** `isTold`: a Sentinel has told so by itself, unasked. */
+/** `isTold`: by a message of a Sentinel, not by an answer. */
 type SwitchListener = (master: Address, isTold: boolean) => void;
 
 /**
- * The Sentinels of one client: who is the master, and when that changes. All are listened to, since one may be deaf, or silent, or gone. They are
- * asked in turn; first the one that told or answered last, since the others may not have heard.
+ * The Sentinels of one client: they name the master, and report when it changes. The client listens to all, since any of them may be silent
+ * or gone. It asks them in turn, first the one that named the master last, since the others may not know yet.
  */
 export class Sentinels {
   readonly #surroundings: Surroundings;
   readonly #target: Extract<Target, { kind: 'sentinel' }>;
   readonly #switchListeners = new Set<SwitchListener>();
-  /** Those that the user has named, as `host:port`. */
+  /** The Sentinels that the user has named, as `host:port`. */
   readonly #given: readonly string[];
-  /** They, and those that they have named, in the order in which they are asked. */
+  /** These, and those that they have named, in the order in which they are asked. */
   #known: readonly string[];
   readonly #listeners = new Map<string, Listener>();
   #asking: Promise<Address> | undefined;
@@ -58,13 +61,13 @@ export class Sentinels {
     this.#known = this.#given;
   }
 
-  /** Asks who the master is, and listens from then on. Rejects with what is wrong with the Sentinels. */
+  /** Asks for the master, and listens from then on. Rejects if no Sentinel helps, with the reason. */
   master(): Promise<Address> {
     this.#asking ??= this.#askAll().finally(() => (this.#asking = undefined));
     return this.#asking;
   }
 
-  /** Calls back when another server is the master, or may be; until the function that it returns is called. */
+  /** Calls back when another server is, or may be, the master, until the returned function is called. */
   onSwitch(listener: SwitchListener): () => void {
     this.#switchListeners.add(listener);
     return () => this.#switchListeners.delete(listener);
@@ -81,11 +84,11 @@ export class Sentinels {
     for (const sentinel of this.#known) {
       try {
         const master = await this.#ask(sentinel);
-        // Another Sentinel may have told meanwhile that this one has not heard yet.
+        // Another Sentinel may have published news meanwhile that this one does not have yet.
         if (this.#master === former) this.#named(master, sentinel, false);
         for (const other of this.#known)
           if (!this.#listeners.has(other) && this.#listeners.size < MOST_LISTENED_TO)
-            this.#ask(other).catch(ignore); // who needs a master asks by itself, and tells what is wrong
+            this.#ask(other).catch(ignore); // a caller that needs a master asks by itself, and gets the error
         return this.#master ?? master;
       } catch (error) {
         said.push(error as Error);
@@ -94,7 +97,7 @@ export class Sentinels {
     throw whyNone('Sentinel', this.#known, said);
   }
 
-  /** Makes a connection to a Sentinel, asks it, and listens to it if it answers. */
+  /** Connects to a Sentinel, asks it, and listens to it if it answers. */
   #ask(sentinel: string): Promise<Address> {
     return new Promise((resolve, reject) => {
       if (this.#isClosed) throw new Error('the client is closed');
@@ -127,8 +130,8 @@ export class Sentinels {
   }
 
   /**
-   * The question and the subscription go in one write, so that no switch comes in between. (Under RESP2 nothing can be asked after it; and
-   * node-redis takes a list of lists that comes after it for a message, so the others are asked for before.)
+   * The question and the subscription go in one write, so that no switch comes in between. The other Sentinels are asked for before: under
+   * RESP2 nothing can be asked after a subscription, and node-redis then takes a list of lists for a message.
    */
   async #askWho(wire: Wire): Promise<Address> {
     const { name, isFixed } = this.#target;
@@ -149,12 +152,12 @@ export class Sentinels {
         throw error;
       },
     );
-    // One by one, since only one of them may be permitted.
+    // One by one, since the user may have the permission for only one of them.
     for (const channel of [SWITCHED, PROMOTED]) wire.subscribe([channel], false, ignore);
     return await asked;
   }
 
-  /** One that died without a word tells of no switch: its wire ends if a ping is not answered. */
+  /** Pings the Sentinel now and then: one that died silently reports no switch, and its wire ends when a ping is not answered. */
   #listen(sentinel: string, wire: Wire, attempt: number): void {
     const { clock, silenceLimitMs } = this.#surroundings;
     const timer = clock.setTimer(() => {
@@ -164,7 +167,9 @@ export class Sentinels {
     this.#become(sentinel, { kind: 'listening', attempt, wire, timer });
   }
 
-  /** While its connection was gone it may have told of a switch: then whoever told last is asked, and this one only after that. */
+  /**
+   * Asks the Sentinel again later. It may have published a switch meanwhile: if its answer differs, the Sentinels are asked in their order.
+   */
   #askLater(sentinel: string): void {
     const attempt = this.#listeners.get(sentinel)?.attempt ?? 0;
     if (attempt > MOST_ATTEMPTS && !this.#given.includes(sentinel)) {
@@ -182,7 +187,7 @@ export class Sentinels {
     this.#become(sentinel, { kind: 'pausing', attempt, timer });
   }
 
-  /** The one place where a listener changes; undefined: it is not listened to any more. */
+  /** The one place where a listener changes; undefined: the client stops listening to it. */
   #become(sentinel: string, next?: Listener): void {
     const former = this.#listeners.get(sentinel);
     if (next) this.#listeners.set(sentinel, next);
@@ -191,7 +196,7 @@ export class Sentinels {
     if (former?.wire !== next?.wire) former?.wire?.end();
   }
 
-  /** `sentinel` has named the master: it is asked first from now on. */
+  /** Notes that `sentinel` has named the master: it is asked first from now on. */
   #named(master: Address, sentinel: string, isTold: boolean): void {
     this.#master = master;
     this.#known = [sentinel, ...this.#known.filter((each) => each !== sentinel)];
@@ -220,14 +225,14 @@ export class Sentinels {
   }
 }
 
-/** One session with the server that Sentinels name: asked for, connected to, asked whether it is a master, and left when another one is. */
+/** One session with the server that Sentinels name: it checks that the server is a master, and ends when another server is. */
 export class SentinelSession implements Session {
   readonly isCluster = false;
   readonly #surroundings: Surroundings;
   readonly #heard: SessionHeard;
   readonly #stopListening: () => void;
   #state: 'asking' | 'connecting' | 'ready' | 'ended' = 'asking';
-  /** The connection to the server, as soon as that is known. */
+  /** The connection to the server, as soon as its address is known. */
   #wire: Wire | undefined;
 
   constructor(surroundings: Surroundings, sentinels: Sentinels, heard: SessionHeard) {
@@ -285,7 +290,10 @@ export class SentinelSession implements Session {
     });
   };
 
-  /** A Sentinel may not know yet that its master is a replica by now. (By INFO: users have been told to permit that, and ROLE they have not.) */
+  /**
+   * Checks the role, since a Sentinel may not know yet that its master is a replica by now. (By INFO, which users permit already, unlike
+   * ROLE.)
+   */
   readonly #askRole = (): void => {
     const judge = (info: unknown): void => {
       const isReplica = /^role:slave/m.test(String(info));
@@ -294,7 +302,7 @@ export class SentinelSession implements Session {
       this.#state = 'ready';
       this.#heard.ready();
     };
-    // It is not permitted, or the server is still loading: the greeting tells.
+    // If INFO is not permitted, or the server is still loading, the greeting finds out.
     void this.send('info', ['replication'], judge, (error) => {
       if (isReply(error)) judge('');
     });

@@ -1,5 +1,5 @@
-// The connection for subscriptions at one node, a server that delivers the messages of some channels: connection after connection, for as long as a
-// channel is wanted there. It knows of no channel; subscriptions.ts says which are asked for on it.
+// The subscription connection to one node, a server that delivers the messages of some channels: connection after connection, for as long
+// as a channel is wanted there. It knows no channels; subscriptions.ts subscribes on it.
 
 import { backOffMs, type Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
@@ -8,12 +8,12 @@ import type { Outage } from './reconnecting.js';
 import { addressIn, textOf, type Heard } from './port.js';
 import { ignore, Wire } from './wire.js';
 
-/** The only node where there is no cluster: the server that commands go to. */
+/** The only node outside a cluster: the server that commands go to. */
 export const ONLY_NODE = '';
 
-/** How soon a subscriber that is at another server than the commands connects anew; then twice as late each time. */
+/** How soon a subscriber reconnects that is at another server than the commands; then twice as late each time. */
 const ELSEWHERE_MS = 500;
-/** If each connection leads to another server until then (by a balancer, perhaps), the subscriber stays where it is. */
+/** After so long, if each connection has led to another server (by a balancer, perhaps), the subscriber stays where it is. */
 const LONGEST_ELSEWHERE_MS = 30_000;
 
 type State =
@@ -36,7 +36,7 @@ export class Subscriber {
   #elsewhereMs = ELSEWHERE_MS;
   #elsewhereTimer: Timer | undefined;
 
-  /** `heard`: told of one connection after another. Each is ready without a subscription, and those it has made are gone when it has ended. */
+  /** `heard`: called for one connection after another. Each begins without a subscription, and loses its own when it ends. */
   constructor(client: RedisClient, node: string, isSharded: boolean, heard: Heard) {
     this.node = node;
     this.isSharded = isSharded;
@@ -46,7 +46,7 @@ export class Subscriber {
     this.#state = this.#open();
   }
 
-  /** The connection, if channels can be asked for on it. To end it leads to another one, to wherever the node is then. */
+  /** The connection, if it can subscribe. After its end comes another one, to wherever the node is then. */
   get wire(): Wire | undefined {
     return this.#state.kind === 'ready' && this.#state.wire.isReady ? this.#state.wire : undefined;
   }
@@ -57,8 +57,8 @@ export class Subscriber {
   }
 
   /**
-   * A connection that died without a word looks like one on which nothing is published: from now on the server is asked whether it is there, for as
-   * long as channels are wanted.
+   * Pings the server from now on, for as long as channels are wanted: a connection that died silently looks like one on which nothing is
+   * published.
    */
   watch(): void {
     const { clock, silenceLimitMs } = this.#client.surroundings;
@@ -66,20 +66,20 @@ export class Subscriber {
       this.#pingTimer = undefined;
       if (!this.wire) return;
       this.watch();
-      // (With a text: else ioredis 5 drops an unasked `sunsubscribe` that comes before the answer, and tells nobody.)
+      // (With a text: otherwise ioredis 5 silently drops an unasked `sunsubscribe` that comes before the answer.)
       void this.wire.send('ping', ['holdfast'], ignore, ignore);
     }, silenceLimitMs);
   }
 
-  /** No channel is wanted: the server is asked no more. */
+  /** Stops pinging: no channel is wanted. */
   rest(): void {
     this.#client.surroundings.clock.clearTimer(this.#pingTimer);
     this.#pingTimer = undefined;
   }
 
   /**
-   * Commands go to another server than before, or may do so. A subscriber that is at that server already stays: while it connected anew, those who
-   * wait in line would be taken for gone.
+   * Reconnects if commands go, or may go, to another server than the subscriber. One that is at that server already stays: while it
+   * reconnected, its waiters in a queue would be taken for gone.
    */
   commandsMoved(): void {
     this.#elsewhereMs = ELSEWHERE_MS;
@@ -124,7 +124,7 @@ export class Subscriber {
     this.#become({ kind: 'ready', wire });
     this.#attempt = 0;
     this.#outage.over(textOf(wire.address));
-    // Asked now, since under RESP2 a connection that has subscribed may not ask. Lost, or not permitted: the id stays unknown.
+    // Asked now, since under RESP2 a subscribed connection may not ask. If that is lost or not permitted, the id stays unknown.
     if (this.node === ONLY_NODE) void wire.send('info', ['server'], this.#learnRunId, ignore);
     this.#heard.ready();
   }
@@ -152,7 +152,7 @@ export class Subscriber {
     this.#lookLater();
   };
 
-  /** The run id of the server that commands go to; undefined: not known now. */
+  /** The run id of the server that commands go to; undefined: not known at present. */
   get #commandsAt(): string | undefined {
     return this.#client.isReady ? this.#client.server.id : undefined;
   }
@@ -161,7 +161,7 @@ export class Subscriber {
     return this.#runId !== undefined && this.#runId !== this.#commandsAt;
   }
 
-  /** If it is at another server, it looks again later: a Sentinel that shows the way may not know yet who has taken over. */
+  /** If it is at another server, it checks again later: the Sentinel that it asks may not know the new master yet. */
   #lookLater(): void {
     if (!this.#isElsewhere || this.#elsewhereMs > LONGEST_ELSEWHERE_MS) return;
     this.#elsewhereTimer = this.#client.surroundings.clock.setTimer(() => {

@@ -1,5 +1,6 @@
-// All subscriptions of one client. `#reconcile` compares what is wanted with what stands where, and asks for the rest: after every event, and now
-// and then. Each channel stands at its node, the server that delivers its messages: in a cluster the master of its slot, or for classic channels any.
+// All subscriptions of one client. `#reconcile` compares the wanted channels with the subscriptions that stand, and asks for the rest:
+// after every event, and now and then. Each channel has a node, the server that delivers its messages: in a cluster the master of its slot,
+// or for classic channels any master.
 
 import type { Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
@@ -8,33 +9,33 @@ import { hashTag, slotOf } from './keys.js';
 import type { Heard } from './port.js';
 import { ONLY_NODE, Subscriber } from './subscriber.js';
 
-/** How soon what does not stand is asked for again; each time twice as late, up to the longest. */
+/** How soon a subscription is asked for again; each time twice as late, up to the longest. */
 const RETRY_MS = 200;
 const LONGEST_RETRY_MS = 2_000;
-/** How soon a channel that the server does not permit is asked for again: somebody may have permitted it meanwhile. */
+/** How soon a channel that the server does not permit is asked for again: it may have been permitted meanwhile. */
 const DENIED_RETRY_MS = 30_000;
 
 export interface SubscriptionsListener {
-  /** The subscription stands, for the first time or anew: what was published before may have been missed. */
+  /** The subscription stands, for the first time or again: messages before may have been missed. */
   subscribed(channel: string): void;
-  /** The subscription does not stand any more. It is made anew, and `subscribed` tells when it stands again. */
+  /** The subscription does not stand any more. It is made anew; then `subscribed` is called again. */
   lost(channel: string): void;
   /** The server does not permit this command on the channel. */
   denied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', channel: string, error: Error): void;
-  /** A message on a channel, also on one that nobody wants any more. */
+  /** A message on a channel, also on one that is not wanted any more. */
   readonly message: Heard['message'];
 }
 
 /** A channel that is wanted. */
 interface Route {
   readonly channel: string;
-  /** Whether it is a sharded channel; a classic one is delivered by every server. A server that turns out to be a cluster's node changes that. */
+  /** Whether the channel is sharded; every server delivers a classic one. It changes when a server turns out to be a cluster's node. */
   readonly isSharded: () => boolean;
-  /** Where its subscription stands. It is left there only when it stands at the new node, so that no message is missed in between. */
+  /** Where its subscription stands. It ends there only when it stands at the new node, so that no message is missed in between. */
   stands?: Subscriber | undefined;
-  /** Where it was asked for, and has not been answered. */
+  /** Where it was asked for, without an answer so far. */
   asked?: Subscriber | undefined;
-  /** The node that has refused it, and until when it is not asked there again. Another node is asked at once. */
+  /** The node that has refused it, and until when that node is not asked again. Another node is asked at once. */
   refused?: { readonly node: string; readonly untilMs: number } | undefined;
 }
 
@@ -42,7 +43,7 @@ export class Subscriptions {
   readonly #client: RedisClient;
   readonly #listener: SubscriptionsListener;
   readonly #routes = new Map<string, Route>();
-  /** By node; a server counts the sharded channels of a connection apart, so each kind has a connection of its own. */
+  /** By node; a server counts the sharded channels of a connection apart, so each kind of channel has its own connection. */
   readonly #subscribers = new Map<string, Subscriber>();
   /** The node of all classic channels in a cluster. */
   #classicNode: string | undefined;
@@ -80,7 +81,7 @@ export class Subscriptions {
     this.#closeUnused();
   }
 
-  /** Resolves when all sockets of the client are gone that were to be closed. */
+  /** Resolves when all sockets that the client closes are gone. */
   async close(): Promise<void> {
     const { clock, closing } = this.#client.surroundings;
     clock.clearTimer(this.#retryTimer);
@@ -91,7 +92,7 @@ export class Subscriptions {
     await Promise.all(closing);
   }
 
-  /** Asks for each of these at its node, unless it stands there, was asked for there, or was refused there a moment ago. */
+  /** Asks for each of these channels at its node, unless it stands there, was asked for there, or was refused there a moment ago. */
   #reconcile(routes: Iterable<Route> = this.#routes.values()): void {
     const nowMs = this.#client.surroundings.clock.nowMs();
     for (const route of routes) {
@@ -143,7 +144,7 @@ export class Subscriptions {
     if (route.stands === subscriber) this.#lost(route);
     if (isDenied) this.#listener.denied('SUBSCRIBE', route.channel, error);
     else {
-      cluster?.learnFrom(error, node); // of a MOVED: it has us reconcile
+      cluster?.learnFrom(error, node); // after a MOVED it makes us reconcile
       cluster?.refresh();
     }
     this.#retryLater();
@@ -159,7 +160,7 @@ export class Subscriptions {
     subscriber.wire?.unsubscribe(channel, subscriber.isSharded, (error) => {
       if (failureKind(error) !== 'denied') return;
       this.#listener.denied('UNSUBSCRIBE', channel, error);
-      // Only a new connection gets rid of it: not while others listen on this one.
+      // Only a new connection gets rid of it; but not while other channels use this one.
       if (!this.#isUsed(subscriber)) subscriber.wire?.end();
     });
   }
@@ -170,7 +171,7 @@ export class Subscriptions {
     if (known) return known;
     const subscriber = new Subscriber(this.#client, node, isSharded, {
       ready: () => {
-        // Another server may be there now, which permits what was denied before.
+        // Another server may be there now, which permits the channels that were denied before.
         for (const route of this.#routes.values())
           if (route.refused?.node === node) route.refused = undefined;
         this.#reconcile();
@@ -179,7 +180,7 @@ export class Subscriptions {
         this.#ended(subscriber);
       },
       message: this.#listener.message,
-      // When all that came in one piece was read: a slot may take several channels with it.
+      // A moment later, when everything that came in one piece is read: a slot may take several channels with it.
       moved: () => {
         this.#movedTimer ??= this.#client.surroundings.clock.setTimer(this.#moved, 1);
       },
@@ -188,7 +189,10 @@ export class Subscriptions {
     return subscriber;
   }
 
-  /** Sharded channels were unsubscribed, unasked. Which ones is not said: all are asked for again, which harms none that stands. */
+  /**
+   * The server has unsubscribed sharded channels, and it is not known which: all are asked for again, which does no harm to those that
+   * stand.
+   */
   readonly #moved = (): void => {
     this.#movedTimer = undefined;
     this.#client.cluster?.refresh();
@@ -208,14 +212,14 @@ export class Subscriptions {
     this.#reconcile();
   }
 
-  /** The node of a channel; undefined: not known now. */
+  /** The node of a channel; undefined: not known at present. */
   #nodeFor(slot: number | undefined): string | undefined {
     const { cluster, isCluster, surroundings } = this.#client;
     if (!isCluster) return ONLY_NODE;
     if (slot !== undefined) return cluster?.masterOf(slot);
     const masters = cluster?.masters ?? [];
     if (this.#classicNode === undefined || !masters.includes(this.#classicNode)) {
-      // Not the one that has just ended, if there is another.
+      // Not the node whose connection has just ended, if there is another.
       const open = masters.filter((node) => !this.#subscribers.get(node)?.isFailing);
       const from = open.length > 0 ? open : masters;
       this.#classicNode =
@@ -230,7 +234,7 @@ export class Subscriptions {
     return false;
   }
 
-  /** Closes the connections whose node is gone: they would try to connect for ever, and never end their outage. */
+  /** Closes the connections whose node is gone: they would try to connect forever, and never end their outage. */
   #closeUnused(): void {
     const { cluster } = this.#client;
     if (!cluster) return;

@@ -1,5 +1,5 @@
-// A connection of the library that is watched: it ends, too, when it owes an answer and no byte came for too long. What has ended has ended for
-// good; whoever wants another opens another.
+// A watched connection of the library: it also ends when it owes an answer and no byte came for too long. A wire ends for good; a caller
+// that wants another one opens another one.
 
 import type { Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
@@ -9,12 +9,12 @@ import type { Session, Surroundings } from './session.js';
 
 export type WireHeard = Pick<Heard, 'ready' | 'ended'> & Partial<Heard>;
 
-/** After a blocked event loop answers may be here, unread. They have so long to be read before the silence counts. */
+/** After a blocked event loop, unread answers may be here. They have so long to be read before the silence counts. */
 const TO_READ_MS = 1;
-/** Where the timer rings so late, what is due may not even have been written: it has its whole time once more. */
+/** If the timer rings so late, the commands may not even have been written: the server gets its whole time once more. */
 const BLOCKED_MS = 250;
 
-/** `reason`: why we ended it, for what that has cut off. */
+/** `reason`: why we ended it, for the commands that were cut off. */
 type State =
   | { readonly kind: 'opening' | 'ready' }
   | { readonly kind: 'ended'; readonly reason: Error | undefined };
@@ -27,7 +27,7 @@ export class Wire implements Session {
   readonly #heard: WireHeard;
   #state: State = { kind: 'opening' };
   #unansweredCount = 1; // the handshake
-  /** Since when nothing was heard, while something is due. */
+  /** Since when the server has been silent, while an answer is due. */
   #quietSinceMs: number;
   #seenBytes = 0;
   #timer: Timer | undefined;
@@ -38,7 +38,7 @@ export class Wire implements Session {
     this.#surroundings = surroundings;
     this.#heard = heard;
     this.#quietSinceMs = surroundings.clock.nowMs();
-    // It serves all callers, so nothing of it may run in the context of the one who needs it first.
+    // The connection serves all callers, so it must not run in the context of the first.
     this.#connection = inOwnContext(() =>
       surroundings.library.open(address, purpose, {
         ready: () => {
@@ -51,7 +51,7 @@ export class Wire implements Session {
           heard.ready();
         },
         ended: (reason) => {
-          // (Of a subscriber that is ready nothing need have been asked.)
+          // (A subscriber that is ready may not have asked anything.)
           const isAsked = this.#state.kind === 'opening' || purpose !== 'subscriptions';
           if (this.#end(undefined)) heard.ended(isAsked ? this.#hinted(reason) : reason);
         },
@@ -72,7 +72,7 @@ export class Wire implements Session {
 
   readonly send: Sender['send'] = (command, args, read, failed) => {
     if (!this.isReady) return unsent('not connected', failed);
-    // Commands are written together only while others are unanswered: on an idle connection they must not wait for the end of the turn.
+    // Commands are gathered only while others are unanswered: on an idle connection they must not wait for the end of the turn.
     if (this.#asked()) this.#connection.gather();
     return this.#connection.send(
       command,
@@ -117,7 +117,7 @@ export class Wire implements Session {
     });
   }
 
-  /** Returns false if it has ended before. */
+  /** Returns false if the wire has ended before. */
   #end(reason: Error | undefined): boolean {
     if (this.#state.kind === 'ended') return false;
     this.#state = { kind: 'ended', reason };
@@ -128,9 +128,9 @@ export class Wire implements Session {
     return true;
   }
 
-  /** The library knows only that the connection is gone: what our own end of it has cut off is told why. */
+  /** The library knows only that the connection is gone: commands that we cut off ourselves fail with our reason. */
   #explained(error: Error): Error {
-    if (this.#state.kind !== 'ended') return this.#hinted(error); // it ends in this turn, if it is lost
+    if (this.#state.kind !== 'ended') return this.#hinted(error); // a lost wire ends in this turn
     const { reason } = this.#state;
     return reason && error instanceof LostError ? reason : error;
   }
@@ -140,7 +140,7 @@ export class Wire implements Session {
     return bytesRead > 0 || isTls ? reason : unheardEnd(reason);
   }
 
-  /** Something is to be answered. Returns whether something else was, too. */
+  /** Notes that an answer is due. Returns whether another one was due before. */
   #asked(): boolean {
     if (this.#unansweredCount++ > 0) return true;
     this.#quietSinceMs = this.#surroundings.clock.nowMs();
@@ -154,13 +154,13 @@ export class Wire implements Session {
     this.#quietSinceMs = this.#surroundings.clock.nowMs();
   }
 
-  /** (The timer is not set anew for each command, only when it rings.) */
+  /** Sets the timer. (It is not set anew for each command, only when it rings.) */
   #watch(delayMs: number): void {
     const { clock } = this.#surroundings;
     const ringsAtMs = clock.nowMs() + delayMs;
     this.#timer = clock.setTimer(() => {
       const nowMs = clock.nowMs();
-      // Once in a row, or whoever blocks again and again would never learn of a silent server.
+      // Only once in a row, or a process that blocks again and again would never notice a silent server.
       const isDue = this.#unansweredCount > 0;
       this.#wasBlocked = isDue && !this.#wasBlocked && nowMs - ringsAtMs > BLOCKED_MS;
       if (this.#wasBlocked) this.#quietSinceMs = nowMs;
@@ -171,7 +171,7 @@ export class Wire implements Session {
     }, delayMs);
   }
 
-  /** What was unread a moment ago is read by now. */
+  /** Checks for silence; answers that were unread a moment ago are read by now. */
   #look(quietSinceMs: number): void {
     this.#timer = undefined;
     if (this.#unansweredCount === 0) return;
@@ -192,7 +192,7 @@ export class Wire implements Session {
   }
 }
 
-/** For a reply, or a failure, that nobody is interested in. */
+/** For a reply, or a failure, that does not matter. */
 export const ignore = (): void => undefined;
 
 /** The failure of a command that was not written. */

@@ -1,4 +1,4 @@
-// Time as leases see it: the larger of what the monotonic clock and the wall clock say went by.
+// Time for leases: the larger of the times that passed on the monotonic clock and on the wall clock.
 // A monotonic clock may stand still while the machine is suspended; a wall clock may be set back.
 
 import { inOwnContext } from './node.js';
@@ -9,13 +9,16 @@ export interface Timer {
   unref(): unknown;
 }
 
-/** Where time comes from: the process, or a server in memory that can jump ahead. */
+/** A source of time: the process, or a server in memory that can jump ahead. */
 export interface Clock {
   /** Milliseconds on a monotonic clock. */
   nowMs(): number;
   /** Milliseconds since 1970 on the wall clock. */
   wallMs(): number;
-  /** Calls back once, in no caller's asynchronous context. A delay over MAX_TIMER_MS ends after that: then the callback has to look at the clock again. */
+  /**
+   * Calls back once, in no caller's asynchronous context. A longer delay than MAX_TIMER_MS ends after MAX_TIMER_MS: the callback must check
+   * the clock.
+   */
   setTimer(callback: () => void, delayMs: number): Timer;
   clearTimer(timer: Timer | undefined): void;
 }
@@ -37,7 +40,7 @@ export const PROCESS_RANDOM = (): number => Math.random();
 
 /** A point in time on both clocks, in milliseconds. */
 export interface Instant {
-  /** Which told the time. */
+  /** The clock that was read. */
   readonly clock: Clock;
   readonly monotonicMs: number;
   readonly wallMs: number;
@@ -47,7 +50,7 @@ export function now(clock: Clock): Instant {
   return { clock, monotonicMs: clock.nowMs(), wallMs: clock.wallMs() };
 }
 
-/** Milliseconds from `since` to `at`, by default now. A caller who asks for many at a time looks up `at` once. */
+/** Milliseconds from `since` to `at`, by default now. A caller that asks for many at a time reads `at` once. */
 export function elapsedMs(since: Instant, at?: Instant): number {
   const monotonicMs = at ? at.monotonicMs : since.clock.nowMs();
   const wallMs = at ? at.wallMs : since.clock.wallMs();
@@ -56,7 +59,7 @@ export function elapsedMs(since: Instant, at?: Instant): number {
 
 /** How long something may go on. */
 export interface TimeLimit {
-  /** Milliseconds that are left from now; 0 or less when the time is over, or was ended early; Infinity: no limit. */
+  /** Remaining milliseconds; 0 or less when the time is over, or was ended early; Infinity: no limit. */
   readonly leftMs: number;
 }
 
@@ -65,18 +68,18 @@ export const NO_LIMIT: TimeLimit = { leftMs: Infinity };
 /** The longest delay that a Node.js timer takes; a longer one would fire at once. */
 export const MAX_TIMER_MS: number = 2 ** 31 - 1;
 
-/** How long to pause after attempts that failed; each pause is twice as long as the one before. */
+/** How long to pause after failed attempts; each pause is twice as long as the one before. */
 export interface BackOff {
   readonly firstMs: number;
   readonly longestMs: number;
-  /** By what part of it, from 0 to 1, a pause may be longer or shorter, so that many do not try again in step. */
+  /** The part of a pause, from 0 to 1, by which it may be longer or shorter, so that many clients do not retry in step. */
   readonly jitter: number;
 }
 
-/** Between attempts to connect: a fleet must not come back as one. */
+/** Between attempts to connect: many processes must not come back at the same time. */
 const RECONNECTING: BackOff = { firstMs: 50, longestMs: 1_000, jitter: 0.25 };
 
-/** The pause after so many attempts that failed, in milliseconds. */
+/** The pause after so many failed attempts, in milliseconds. */
 export function backOffMs(
   attempt: number,
   random: () => number,

@@ -1,16 +1,16 @@
-// Answers without I/O come in microtasks: a loop of calls that are answered so would let no timer and no socket of the process run. So
-// such an answer waits for the next turn of the event loop where there were many in this one. They are counted, not timed: no clock is
-// needed, and whoever repeats a run gets the same turns.
+// Answers without I/O come in microtasks: a loop of such calls would let no timer and no socket of the process run. So after many of them
+// in one turn of the event loop, the next answer waits for the next turn. They are counted, not timed: that needs no clock, and a repeated
+// run gets the same turns.
 
 import { setImmediate } from 'node:timers';
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 // a test may have faked the global one
 
-/** How many such answers one turn gives: they take 0.1 to 5 ms. */
+/** How many such answers one turn may give: they take 0.1 to 5 ms. */
 const MOST_A_TURN = 100;
 
-/** How many it has given so far. */
+/** How many this turn has given so far. */
 let given = 0;
 
 /** Resolves when an answer may be given; undefined: now. */
@@ -28,7 +28,7 @@ export async function inTurn<Failure>(error: Failure): Promise<Failure> {
   return error;
 }
 
-/** What `call` throws before it returns a promise becomes a rejection. (An async function would make a promise of its own.) */
+/** Turns an error that `call` throws before it returns a promise into a rejection. (An async function would make one more promise.) */
 export function rejecting<T>(call: () => Promise<T>): Promise<T> {
   try {
     return call();
@@ -43,17 +43,17 @@ function turnEnds(): void {
   given = 0;
 }
 
-// Work that serves many callers, and so must not run in the asynchronous context of whoever happens to start it.
+// Runs work that serves many callers outside the asynchronous context of the caller that happens to start it.
 
-// Here, since this is the first of what is missing on an old Node.js that is needed as soon as holdfast is imported.
+// Checked here, since this is the first thing that holdfast needs when it is imported and an old Node.js lacks.
 assertRuntime();
 
 /** Runs `fn` outside every asynchronous context: those of our scopes, and the user's own. */
 export const inOwnContext: <T>(fn: () => T) => T = AsyncLocalStorage.snapshot();
 
-// Says which Node.js is needed, before something that an older one lacks fails in words that do not tell.
+// Says which Node.js is needed, before an older one fails with an obscure error.
 
-/** By what is there, not by a version: Bun and Deno name versions of Node.js that tell nothing. */
+/** Checks features, not the version: the Node.js versions that Bun and Deno name say nothing. */
 export function assertRuntime(): void {
   if (typeof String.prototype.isWellFormed === 'function') return;
   throw new Error(

@@ -1,27 +1,26 @@
-// One timer for all that one client has to look at when its time has come: leases that end, rounds of renewals, commands that
-// stay unanswered.
+// One timer for everything of one client that is due at a time: leases that end, rounds of renewals, unanswered commands.
 
 import { PROCESS_CLOCK, type Clock, type Timer } from './clock.js';
 
-/** If the wall clock has gained so much on the monotonic one, the machine was suspended, or the clock was set: everything may be due. */
+/** If the wall clock gains so much on the monotonic one, the machine was suspended, or the clock was set: everything may be due. */
 const CLOCK_STEP_MS = 10;
 
-/** How soon the clocks are looked at while anything is scheduled: timers stand still with a suspended machine, and leases do not. */
+/** How often the clocks are compared while anything is scheduled: timers stand still in a suspended machine, and leases do not. */
 const LOOK_EVERY_MS = 1_000;
 
-/** Something that is due at a time, in one schedule. */
+/** An item that is due at a time, in one schedule. */
 export interface Due {
-  /** Its entry in the schedule, while it has one; nobody but the schedule sets it. (A map of all entries would be as large again.) */
+  /** Its entry in the schedule, if it has one; only the schedule sets it. (A map of all entries would be as large again.) */
   scheduled: Scheduled | undefined;
-  /** Its time may have come, and it is out of the schedule: does what is due, and schedules itself again if it is due once more. */
+  /** Called when its time may have come, after it left the schedule: does what is due, and schedules itself again if need be. */
   due(): void;
 }
 
 export interface Scheduled {
   readonly item: Due;
-  /** On the monotonic clock. */
+  /** When it is due, on the monotonic clock. */
   atMs: number;
-  /** Where it stands in the heap. */
+  /** Its index in the heap. */
   index: number;
 }
 
@@ -30,10 +29,10 @@ export class Schedule {
   /** A binary heap: an entry is due no later than those at twice its index, plus 1 and plus 2. */
   readonly #heap: Scheduled[] = [];
   #timer: Timer | undefined;
-  /** When the timer rings, on the monotonic clock. It may ring though nothing is due any more. */
+  /** When the timer rings, on the monotonic clock. It may ring when nothing is due any more. */
   #ringsAtMs = Infinity;
   #isStopped = false;
-  /** How far the wall clock was ahead of the monotonic one: the least that was seen since the last step. */
+  /** How far the wall clock was ahead of the monotonic one: the least since the last step. */
   #aheadMs: number;
 
   constructor(clock: Clock = PROCESS_CLOCK) {
@@ -41,10 +40,10 @@ export class Schedule {
     this.#aheadMs = aheadMs(clock);
   }
 
-  /** The item is due in so many milliseconds, or earlier if it was scheduled for earlier. */
+  /** Schedules the item in so many milliseconds; an earlier time for which it is scheduled stays. */
   within(item: Due, delayMs: number): void {
     if (this.#isStopped) return;
-    const atMs = this.clock.nowMs() + Math.max(delayMs, 1); // never in the round that goes on
+    const atMs = this.clock.nowMs() + Math.max(delayMs, 1); // never in the present round
     const known = item.scheduled;
     if (known && known.atMs <= atMs) return;
     const entry = (item.scheduled ??= { item, atMs, index: this.#heap.length });
@@ -57,11 +56,11 @@ export class Schedule {
   delete(item: Due): void {
     if (!item.scheduled) return;
     this.#remove(item.scheduled);
-    // With nothing to wait for it keeps no process alive.
+    // An empty schedule keeps no process alive.
     if (this.#heap.length === 0) this.#timer?.unref();
   }
 
-  /** Stops for good: nothing is due any more. */
+  /** Stops for good. */
   stop(): void {
     this.#isStopped = true;
     this.clock.clearTimer(this.#timer);
@@ -89,11 +88,11 @@ export class Schedule {
         first.item.due();
       }
     } finally {
-      this.#arm(); // also if one of them failed: the others are due in the next round
+      this.#arm(); // also if one of them threw: the others are due in the next round
     }
   };
 
-  /** After a step of the wall clock all are due now. (None comes before one that was due earlier: the heap remains one.) */
+  /** Makes all items due now, after a step of the wall clock. (Their order stays, so the heap remains a heap.) */
   #noticeStep(nowMs: number): void {
     const ahead = aheadMs(this.clock);
     const isStep = ahead - this.#aheadMs > CLOCK_STEP_MS;

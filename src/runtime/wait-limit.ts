@@ -1,24 +1,24 @@
-// How long one call may go on: its wait, its caller's signal, its client's close. Whatever the call awaits ends with that.
+// The limit of one call: its wait, its caller's signal, its client's close. Whatever the call awaits ends with that.
 
 import { nextTick } from 'node:process';
 import { type Clock, PROCESS_CLOCK, type TimeLimit, type Timer } from './clock.js';
 
 /**
- * How late a wait may end, in milliseconds. However short it is, an attempt has so long for its answer since it was sent; and if the event
- * loop was blocked until the wait was over, a last look has so long.
+ * How late a wait may end, in milliseconds. However short it is, an attempt that was sent has so long for its answer; and if the event loop
+ * was blocked until the wait was over, a last query has so long.
  */
 export const LATE_MS = 100;
 
-/** How long before the end of a long wait there is a last look: early enough for a slow server to answer. */
+/** How long before the end of a long wait the last query is sent: early enough for a slow server to answer. */
 const LAST_LOOK_MS = 800;
 
-/** How often a call that goes on for a look alone asks whether that was answered, in milliseconds. */
+/** How often a call that is extended for a query alone checks whether that was answered, in milliseconds. */
 const ASK_EVERY_MS = 5;
 
 /** Why a call may not go on. */
 export type Ending = 'timeout' | 'aborted' | 'closed';
 
-/** Thrown out of an await when the wait is over. */
+/** Thrown by an await when the wait is over. */
 export class WaitEnded extends Error {
   readonly ending: Ending;
   /** Why the latest attempt failed, if the wait ended before it could be repeated. */
@@ -31,7 +31,7 @@ export class WaitEnded extends Error {
   }
 }
 
-/** A call that somebody else may have to end. */
+/** A call that can be ended from outside. */
 export interface Call {
   /** The lock's id, if the call is a `lock()` or `tryLock()` outside any run. */
   readonly anonymousLockId?: string | undefined;
@@ -39,22 +39,22 @@ export interface Call {
 }
 
 export interface WaitLimitOptions {
-  /** Its time; left out: that of the process. */
+  /** Its time; omitted: that of the process. */
   clock?: Clock;
   /** Milliseconds; Infinity: no limit. */
   limitMs: number;
   signal?: AbortSignal | undefined;
-  /** Whether an attempt that is under way when the time is over has `LATE_MS` since it was sent all the same. */
+  /** Whether an attempt that is under way when the time is over still has until `LATE_MS` after it was sent. */
   sparesAttempts?: boolean;
-  /** Whether the call is a single attempt, or a look, which does not wait for a server that is known to be down. */
+  /** Whether the call is a single attempt or a query, which does not wait for a server that is known to be down. */
   isSingleAttempt?: boolean;
   /** The lock's id, if the call is a `lock()` or `tryLock()` outside any run. */
   anonymousLockId?: string | undefined;
-  /** Where a closing client finds the calls that it has to end. */
+  /** The calls that a closing client has to end. */
   registry?: Set<Call> | undefined;
 }
 
-/** Bounds one await at a time: of two, only the later one would end with it. */
+/** Bounds one await at a time: of two at once, only the later one would end with it. */
 export class WaitLimit implements TimeLimit, Call {
   readonly clock: Clock;
   readonly isSingleAttempt: boolean;
@@ -63,17 +63,17 @@ export class WaitLimit implements TimeLimit, Call {
   readonly #stopListening: (() => void) | undefined;
   readonly #sparesAttempts: boolean;
   #endsAtMs: number;
-  /** Until when the attempt that is under way is spared (monotonic); Infinity: it is yet to be sent, 0: there is none. */
+  /** Until when the present attempt may go on after the time is over (monotonic); Infinity: it is yet to be sent; 0: there is none. */
   #sparedUntilMs = 0;
   #isOverdue = false;
   #ending: Ending | undefined;
   #timer: Timer | undefined;
-  /** Rejects the promise that is awaited now. */
+  /** Rejects the present await. */
   #stop: ((over: WaitEnded) => void) | undefined;
-  /** Wakes the sleep that goes on now; or the next one is not to begin. */
+  /** Ends the present sleep; or the next sleep must not begin. */
   #wake: (() => void) | 'look again' | undefined;
   #look: (() => boolean) | undefined;
-  /** When the look before the end is to come (monotonic); Infinity: it was, or there is none. */
+  /** When the last query is due (monotonic); Infinity: it was sent, or there is none. */
   #lookAtMs = Infinity;
 
   constructor({
@@ -105,7 +105,7 @@ export class WaitLimit implements TimeLimit, Call {
     return this.#endsAtMs;
   }
 
-  /** Whether the time is over, and the call goes on for what was under way then. */
+  /** Whether the time is over, and the call goes on for an attempt or query that was under way. */
   get isOverdue(): boolean {
     return this.#isOverdue;
   }
@@ -114,13 +114,13 @@ export class WaitLimit implements TimeLimit, Call {
     if (this.#ending) throw new WaitEnded(this.#ending);
   }
 
-  /** The promise's outcome, or WaitEnded if that comes first. A later outcome is dropped: the caller has to undo it where need be. */
+  /** The promise's outcome, or WaitEnded if the wait ends first. A later outcome is dropped: the caller has to undo it if need be. */
   within<T>(promise: Promise<T>): Promise<T> {
     this.#spareUntil(0);
     return this.#bounded(promise);
   }
 
-  /** Like `within`, for an attempt, which `send` begins. */
+  /** Like `within`, for an attempt that `send` begins. */
   attempt<T>(send: () => Promise<T>): Promise<T> {
     this.#spareAttempt();
     return this.#bounded(send());
@@ -137,7 +137,7 @@ export class WaitLimit implements TimeLimit, Call {
   }
 
   /**
-   * Like `within`, for idle waits: `lookAgain` ends it too. True if the promise resolved, false if it did not.
+   * Like `within`, for idle waits, which `lookAgain` ends, too. Returns whether the promise resolved.
    *
    * @param isForAttempt - whether another call's attempt is awaited, whose outcome is this call's, too
    */
@@ -163,16 +163,16 @@ export class WaitLimit implements TimeLimit, Call {
     });
   }
 
-  /** What was found before may hold no longer: ends the sleep that goes on, or the next one. */
+  /** Ends the present sleep, or the next one: earlier findings may be out of date. */
   lookAgain(): void {
     if (typeof this.#wake === 'function') this.#wake();
     else this.#wake = 'look again';
   }
 
   /**
-   * Has `look` called shortly before the time is over: what the caller is told then must not rest on what was known long ago. If the event
-   * loop was blocked until later, `look` is called then, and the time is over a moment after that. It returns whether what it looks for is
-   * known already; the end waits a moment for that.
+   * Has `look` called shortly before the time is over: the caller's error must not rest on old information. If the event loop was blocked
+   * until later, `look` is called then, and the time is over a moment after that. `look` returns whether its information is there already;
+   * the end waits a moment for it.
    */
   lookBeforeEnd(look: () => boolean): void {
     if (this.#endsAtMs === Infinity) return;
@@ -200,7 +200,7 @@ export class WaitLimit implements TimeLimit, Call {
     });
   }
 
-  /** Has `stop` called when the wait is over. (The timer is set when something is awaited: by then a command is on its way.) */
+  /** Has `stop` called when the wait is over. (The timer is set at the first await: by then a command is on its way.) */
   #stopWith(stop: (over: WaitEnded) => void): void {
     if (this.#ending) {
       stop(new WaitEnded(this.#ending));
@@ -210,7 +210,7 @@ export class WaitLimit implements TimeLimit, Call {
     if (this.#endsAtMs !== Infinity && !this.#timer) this.#checkIn(this.#untilNextMs);
   }
 
-  /** An attempt begins. What is gathered is sent at the end of this turn of the event loop, which may be long. */
+  /** Notes that an attempt begins. Gathered commands are sent at the end of this turn of the event loop, which may be long. */
   #spareAttempt(): void {
     if (!this.#sparesAttempts) return;
     this.#spareUntil(Infinity);
@@ -219,18 +219,18 @@ export class WaitLimit implements TimeLimit, Call {
     });
   }
 
-  /** Once the call is overdue, nothing that begins or ends changes how long it may still go on. */
+  /** Sets until when an attempt is spared. Once the call is overdue, that does not change any more. */
   #spareUntil(untilMs: number): void {
     if (this.#sparesAttempts && !this.#isOverdue) this.#sparedUntilMs = untilMs;
   }
 
-  /** For how long what is under way is spared; 0 or less: it is not. */
+  /** How long the present attempt or query may still go on, in milliseconds; 0 or less: no longer. */
   get #sparedMs(): number {
     const untilMs = this.#sparedUntilMs;
     return untilMs === Infinity ? LATE_MS : untilMs - this.clock.nowMs();
   }
 
-  /** Milliseconds until the last look, if one is to come, or until the end. */
+  /** Milliseconds until the last query, if one is due, or until the end. */
   get #untilNextMs(): number {
     const leftMs = Math.min(this.#lookAtMs, this.#endsAtMs) - this.clock.nowMs();
     return this.#isOverdue ? Math.max(leftMs, this.#sparedMs) : leftMs;
@@ -241,18 +241,18 @@ export class WaitLimit implements TimeLimit, Call {
     this.#timer = this.clock.setTimer(check, delayMs);
   }
 
-  /** Looks at the clock, since a timer may be early, or too short for a long wait. */
+  /** Checks the clock, since a timer may be early, or too short for a long wait. */
   readonly #checkTime = (): void => {
     if (this.#untilNextMs <= 1) this.#lookNow();
     const leftMs = this.#untilNextMs;
-    // After a blocked event loop the call may be about to send its attempt, or have a step to go after the answer that is here.
+    // After a blocked event loop the call may be about to send its attempt, or about to use an answer that is here.
     if (leftMs < 0 && !this.#isAsleep) this.#spareFor(Math.min(-leftMs, LATE_MS));
     if (leftMs > 1) this.#checkIn(leftMs);
-    // After a blocked event loop the answer may be here, unread: one turn of the loop reads it first.
+    // After a blocked event loop the answer may be here, unread: one more turn of the loop reads it.
     else this.#checkIn(1, this.#timeOut);
   };
 
-  /** Looks if the look before the end is due; once more if the end comes so late that what that look found is old. */
+  /** Sends the last query if it is due; and once more if the end comes so late that its answer is old. */
   #lookNow(): void {
     const look = this.#look;
     const isLate = this.#untilNextMs < -LATE_MS;
@@ -268,7 +268,7 @@ export class WaitLimit implements TimeLimit, Call {
     this.#spareUntil(Math.max(this.#sparedUntilMs, this.clock.nowMs() + ms));
   }
 
-  /** The time is over, and so is the call, unless something is under way that is spared. */
+  /** Ends the call when the time is over, unless an attempt or query under way may still go on. */
   readonly #timeOut = (): void => {
     const isAsleep = this.#isAsleep;
     if ((isAsleep && this.#look?.()) || this.#sparedMs <= 0) {
@@ -285,7 +285,7 @@ export class WaitLimit implements TimeLimit, Call {
   }
 }
 
-// The calls that end with one signal, and its one listener: Node.js warns of more than ten.
+// The calls that end with one signal, and the one listener for all of them: Node.js warns of more than ten listeners.
 
 const callsOf = new WeakMap<AbortSignal, Set<Call>>();
 
@@ -293,7 +293,7 @@ const callsOf = new WeakMap<AbortSignal, Set<Call>>();
 function endOnAbort(signal: AbortSignal, call: Call): () => void {
   const calls = callsOf.get(signal) ?? new Set<Call>();
   callsOf.set(signal, calls.add(call));
-  signal.addEventListener('abort', endAll); // once in all, however many calls there are
+  signal.addEventListener('abort', endAll); // one listener, however many calls there are
   return () => {
     calls.delete(call);
     if (calls.size === 0) signal.removeEventListener('abort', endAll);

@@ -1,4 +1,4 @@
-// The commands on keys that our scripts and our client send, in Redis' words and with its replies.
+// The commands on keys that our scripts and our client send, with Redis' errors and replies.
 
 import { RedisError, SortedSet, type Keyspace } from './keyspace.js';
 import type { Reply } from './lua-runtime.js';

@@ -1,4 +1,4 @@
-// A server in memory as a client library of the port: what a connection sends, and what the server says, passes a network.
+// A server in memory as a client library behind the port: everything between connection and server passes a network.
 
 import { LostError, replyError, UnsentError } from '../redis/failure.js';
 import type { Argument, Connection, Heard, Library } from '../redis/port.js';
@@ -10,29 +10,29 @@ import type { MemoryServer, Peer } from './server.js';
 /** One direction of one connection. */
 export interface Way {
   readonly to: 'server' | 'client';
-  /** Breaks the connection, for both ends at once: what is still on its way never arrives. */
+  /** Breaks the connection, for both ends at once: messages on their way never arrive. */
   readonly cut: () => void;
-  /** What is still on its way; undefined: the connection is closed, and nothing of it keeps the process alive. */
+  /** The messages on their way; undefined: the connection is closed, and keeps no process alive. */
   delays: Set<Timer> | undefined;
 }
 
-/** What lies between clients and a server. */
+/** The network between clients and a server. */
 export interface Network {
-  /** Calls `deliver` later, after all that was given before for this way; or never. */
+  /** Calls `deliver` later, after everything that was given before for this way; or never. */
   carry(way: Way, deliver: () => void): void;
 }
 
-/** A network that carries everything, by microtask or after a delay. */
+/** A network that loses nothing: it delivers by microtask, or after a delay. */
 export class WholeNetwork implements Network {
   readonly #clock: Clock;
   readonly #carries: () => void;
   #carriedCount = 0;
-  /** The end of what was given last. */
+  /** The delivery of the message that was given last. */
   readonly #last = new WeakMap<Way, Promise<void>>();
-  /** How long everything takes, in milliseconds. */
+  /** The delay of every message, in milliseconds. */
   delayMs = 0;
 
-  /** `carries` is called for everything. */
+  /** `carries` is called for every message. */
   constructor(clock: Clock, carries: () => void = () => undefined) {
     this.#clock = clock;
     this.#carries = carries;
@@ -47,7 +47,7 @@ export class WholeNetwork implements Network {
 
   #arrival(way: Way): Promise<void> | undefined {
     const { delayMs } = this;
-    // Where fake timers tick by themselves, each pause may be a jump: one in ten counts, which is enough for a loop that never ends.
+    // If fake timers tick by themselves, each pause may be a jump: one in ten counts, which is enough for a loop that never ends.
     if (delayMs === 0) return ++this.#carriedCount % 10 === 0 ? pauseIfLong() : undefined;
     return new Promise((resolve) => {
       const timer = this.#clock.setTimer(() => {
@@ -88,7 +88,7 @@ class MemoryConnection implements Connection {
     backlog: undefined,
     message: (channel, payload) => {
       this.#receive(() => {
-        // Whoever publishes must not wake others in its own asynchronous context.
+        // A publisher must not wake others in its own asynchronous context.
         inOwnContext(() => {
           this.#heard.message(channel, payload);
         });
@@ -119,7 +119,7 @@ class MemoryConnection implements Connection {
     });
   }
 
-  /** (Replies and messages, since there are no bytes.) */
+  /** Counts replies and messages, since there are no bytes. */
   get bytesRead(): number {
     return this.#receivedCount;
   }
@@ -133,7 +133,7 @@ class MemoryConnection implements Connection {
     return this.#ask(command, args.map(String)).then(read, failed);
   }
 
-  /** Everything arrives in the order in which it was sent: there is nothing to be gained. */
+  /** Does nothing: every command is sent at once, and all arrive in order. */
   gather(): void {
     return;
   }
@@ -150,7 +150,7 @@ class MemoryConnection implements Connection {
     const isAnswered = (): void => {
       answered(undefined);
     };
-    // Nothing refuses it: it fails with the connection.
+    // The server never refuses it, and it fails with the connection.
     this.#ask(isSharded ? 'ssubscribe' : 'subscribe', channels).then(isAnswered, () => undefined);
   }
 
@@ -158,7 +158,7 @@ class MemoryConnection implements Connection {
     this.#ask(isSharded ? 'sunsubscribe' : 'unsubscribe', [channel]).catch(failed);
   }
 
-  /** What was sent still arrives. */
+  /** Closes the connection; commands that were sent still arrive. */
   close(): Promise<void> {
     if (this.#state !== 'ended') {
       this.#network.carry(this.#toServer, () => {
@@ -211,7 +211,7 @@ function isFailure(reply: Reply): reply is Extract<Reply, { readonly err: string
   return typeof reply === 'object' && reply !== null && 'err' in reply;
 }
 
-/** As a client reads it. */
+/** A reply as a client reads it. */
 function plain(reply: Reply): unknown {
   if (typeof reply !== 'object' || reply === null) return reply;
   if ('map' in reply) return reply.map(plain);

@@ -1,20 +1,20 @@
-// The keys of a server in memory, each with its type and its end.
+// The keys of a server in memory, each with its type and its expiry.
 
 export type Value = string | Map<string, string> | SortedSet;
 
 export interface Entry {
   readonly value: Value;
-  /** When it ends, in milliseconds since 1970; Infinity: never. */
+  /** When the key expires, in milliseconds since 1970; Infinity: never. */
   untilMs: number;
 }
 
-/** How many writes can be taken back. */
+/** How many writes can be undone. */
 export const MOST_UNDONE = 1_000;
 
-/** An error in Redis' words. */
+/** An error with Redis' text. */
 export class RedisError extends Error {}
 
-/** What one command or script has changed: each key as it was before, undefined where there was none. */
+/** The changes of one command or script: each key as it was before, undefined if there was none. */
 interface Write {
   readonly atMs: number;
   readonly before: Map<string, Entry | undefined>;
@@ -26,9 +26,9 @@ export class Keyspace {
   #writeCount = 0;
   #entries = new Map<string, Entry>();
   readonly #isUndoable: boolean;
-  /** The newest writes, if they can be taken back. */
+  /** The newest writes, if they can be undone. */
   readonly #writes: Write[] = [];
-  /** What the command or script that runs has changed so far. */
+  /** The changes so far of the command or script that runs. */
   #current: Write['before'] = new Map();
 
   constructor(isUndoable: boolean) {
@@ -48,7 +48,7 @@ export class Keyspace {
     return [...this.#entries.keys()].filter((key) => this.entry(key)).sort();
   }
 
-  /** Runs what a command or a script does; returns whether it has changed anything. */
+  /** Runs a command or a script; returns whether it has changed anything. */
   run(nowUs: number, work: () => void): boolean {
     this.nowUs = nowUs;
     const before = (this.#current = new Map<string, Entry | undefined>());
@@ -61,12 +61,12 @@ export class Keyspace {
     return true;
   }
 
-  /** How many of the newest writes came after that time. */
+  /** How many writes came after that time. */
   writesSince(atMs: number): number {
     return this.#writes.filter((write) => write.atMs > atMs).length;
   }
 
-  /** Takes back so many of the newest writes. */
+  /** Undoes so many of the newest writes. */
   undo(count: number): void {
     for (const { before } of this.#writes
       .splice(Math.max(this.#writes.length - count, 0))
@@ -83,7 +83,7 @@ export class Keyspace {
 
   entry(key: string): Entry | undefined {
     const entry = this.#entries.get(key);
-    // In the millisecond of its end a key is still there.
+    // In the millisecond of its expiry a key is still there.
     if (!entry || entry.untilMs >= this.nowMs) return entry;
     this.#entries.delete(key);
     return undefined;
@@ -109,7 +109,7 @@ export class Keyspace {
     throw wrongType();
   }
 
-  /** The hash or sorted set at this key, to be changed; an empty one if there is none. */
+  /** The hash or sorted set at this key, for a change; an empty one if there is none. */
   hashToChange(key: string): Map<string, string> {
     return this.#toChange(key, this.hash(key) ?? new Map<string, string>());
   }
@@ -129,7 +129,7 @@ export class Keyspace {
     this.#entries.set(key, { value, untilMs });
   }
 
-  /** Whether there was such a key. A time that is over, or now, ends it at once. */
+  /** Sets the expiry; returns whether the key exists. A time in the past, or now, ends it at once. */
   end(key: string, untilMs: number): boolean {
     const entry = this.entry(key);
     if (!entry) return false;
@@ -162,7 +162,7 @@ function wrongType(): RedisError {
 
 export class SortedSet {
   #scores = new Map<string, number>();
-  /** By score, and by bytes where that is the same. */
+  /** In order of the score, and of the bytes if the scores are equal. */
   #members: string[] = [];
 
   get members(): readonly string[] {
@@ -180,7 +180,7 @@ export class SortedSet {
     return this.#scores.get(member);
   }
 
-  /** Returns whether it is new. */
+  /** Returns whether the member is new. */
   add(member: string, score: number): boolean {
     const isNew = !this.delete(member);
     this.#members.splice(this.#indexOf(member, score), 0, member);
@@ -195,7 +195,7 @@ export class SortedSet {
     return this.#scores.delete(member);
   }
 
-  /** Where it stands, or would stand. */
+  /** The index at which it stands, or would stand. */
   #indexOf(member: string, score: number): number {
     let [low, high] = [0, this.#members.length];
     while (low < high) {
@@ -209,7 +209,7 @@ export class SortedSet {
   }
 }
 
-/** By the bytes of UTF-8: only surrogates have another order in UTF-16. */
+/** Compares by the bytes of UTF-8: only surrogates have another order in UTF-16. */
 function isBefore(one: string, other: string): boolean {
   if (!/[\ud800-\udfff]/.test(one + other)) return one < other;
   return Buffer.compare(Buffer.from(one), Buffer.from(other)) < 0;

@@ -1,9 +1,9 @@
-// What the scripts of lua/ need of Lua 5.1 and of Redis' scripting, as JavaScript: scripts.memory.generated.ts is written for it.
+// The part of Lua 5.1 and of Redis' scripting that the scripts of lua/ need, in JavaScript: scripts.memory.generated.ts runs on it.
 //
-// A string of Lua is one of JavaScript, as the client sends it: no script counts, cuts or orders the bytes of a name, and patterns that look
-// for ASCII find the same in both. What would depend on bytes throws an Error, as does everything else that is not needed so far.
+// A Lua string is a JavaScript string, as the client sends it: no script counts, cuts or orders the bytes of a name, and patterns for ASCII
+// find the same in both. Operations that depend on bytes throw an Error, as does everything else that is not needed so far.
 
-/** A value of Lua; `undefined` is its nil. Functions are none: the scripts only call them. */
+/** A value of Lua; `undefined` is its nil. Functions are not values here: the scripts only call them. */
 export type Value = undefined | boolean | number | string | Table;
 
 /** A table of Lua: a sequence, whose first item has the index 1, and fields. */
@@ -16,25 +16,25 @@ export class Table {
   }
 }
 
-/** A reply of RESP 2: null is nil, {ok} a status, {err} an error with its code in front ("WRONGTYPE Operation …"). */
+/** A reply of RESP 2: null is nil, {ok} a status, {err} an error that begins with its code ("WRONGTYPE Operation …"). */
 export type Reply =
   string | number | null | readonly Reply[] | { readonly ok: string } | { readonly err: string };
 
 /** A script of lua/. */
 export type MemoryScript = (KEYS: Table, ARGV: Table, redis: RedisApi) => Value;
 
-/** What a script knows as `redis`. */
+/** The global `redis` of a script. */
 export interface RedisApi {
-  /** Throws a {@link LuaError} where the command answers an error. */
+  /** Throws a {@link LuaError} if the command answers an error. */
   call(...command: Value[]): Value;
   pcall(...command: Value[]): Value;
   error_reply(text: string): Table;
 }
 
-/** An error that a script raises, or a command that it calls; its message begins with its code. */
+/** An error that a script, or a command in it, raises; its message begins with its code. */
 class LuaError extends Error {}
 
-/** Runs a script as EVAL does, on the commands of a server: `execute` answers errors, it throws none. */
+/** Runs a script as EVAL does, on the commands of a server: `execute` returns errors, and throws none. */
 export function evaluate(
   script: MemoryScript,
   keys: readonly string[],
@@ -60,10 +60,10 @@ export function evaluate(
   }
 }
 
-/** What a client gets of what a script returns. */
+/** The reply that a client gets for the value that a script returns. */
 function toReply(value: Value): Reply {
   if (typeof value === 'string') return value;
-  if (typeof value === 'number') return Math.trunc(value) + 0; // 0 is no -0
+  if (typeof value === 'number') return Math.trunc(value) + 0; // no -0
   if (!(value instanceof Table)) return value ? 1 : null;
   const { items, fields } = value;
   const err = fields.get('err');
@@ -80,7 +80,7 @@ function fromReply(reply: Reply): Value {
   return 'map' in reply ? new Table(reply.map(fromReply)) : record({ ...reply });
 }
 
-// A number of nine digits may be written out by the server in another way: see lua/README.md. So it is never handed over as one.
+// A server may write a number of nine digits in another form: see lua/README.md. So commands never get one as a number.
 function isArgument(value: Value): boolean {
   if (typeof value === 'number' && !(Number.isInteger(value) && Math.abs(value) < 1e8))
     throw new Error(`a script hands the number ${value} to a command, and not its digits`);
@@ -223,7 +223,7 @@ export function pcall<Args extends Value[]>(
   }
 }
 
-// In the words of Lua, whose comparisons say nothing of NaN, nor of the sign of 0.
+// By comparisons, as in Lua: so NaN and the sign of 0 give the same as there.
 export const math = {
   get huge(): number {
     return Infinity;
@@ -244,18 +244,18 @@ export const table = {
 export const string = {
   byte: (value: Value, from: Value, to: Value = from): number[] =>
     Array.from(ascii(text(value)).slice(num(from) - 1, num(to)), (char) => char.charCodeAt(0)),
-  /** Of a text that is to be found as it is, from its first character on. */
+  /** Finds a text as it is, from the first character on. */
   find(value: Value, part: string, from: number, isPlain: boolean): Value[] {
     if (from !== 1 || !isPlain) throw new Error('string.find of a pattern, or from elsewhere');
     const at = text(value).indexOf(part);
     return at < 0 ? [undefined] : [at + 1, at + part.length];
   },
-  /** A number as a whole one, in digits. */
+  /** The digits of a number, rounded to a whole one. */
   format(form: string, value: Value): string {
     if (form !== '%.0f') throw new Error(`string.format of ${form}`);
     const number = num(value);
     if (!Number.isFinite(number)) return text(number);
-    // Half of one goes to the even number.
+    // A half is rounded to the even number.
     const rounded =
       Math.abs(number % 2) === 0.5
         ? Math.trunc(number)
@@ -301,14 +301,14 @@ function translated(pattern: string): RegExp {
   return new RegExp(source, 's');
 }
 
-/** A string, or what Lua makes of a number where it wants a string. */
+/** A string, or the string that Lua makes of a number. */
 function text(value: Value): string {
   if (typeof value === 'string') return value;
   if (typeof value === 'number') return written(value);
   throw failure(`use a ${type(value)} value as a string`);
 }
 
-/** As `%.14g` of C writes it: with 14 digits, and where two are equally near, the even one. */
+/** The number as `%.14g` of C writes it: with 14 digits, and a tie rounded to the even one. */
 function written(number: number): string {
   if (Object.is(number, -0)) return '-0';
   if (!Number.isFinite(number)) return String(number).toLowerCase().replace('infinity', 'inf');

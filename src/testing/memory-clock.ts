@@ -1,32 +1,35 @@
-// The clock of a server in memory and of its clients: the time of the process, until it jumps ahead. Its timers are kept here, in the order in which
-// they are due, with one timer of the process for the first of them.
+// The clock of a server in memory and of its clients: the time of the process, until it jumps ahead. It keeps its timers in the order in
+// which they are due, with one timer of the process for the first.
 
 import { setImmediate } from 'node:timers'; // a test may have faked the global one
 import { MAX_TIMER_MS, type Clock, type Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
 
-/** After so much, and so much for each client, the clock goes on, though something happens still: a loop without a pause never ends. */
+/** After so many events, and so many for each client, the clock goes on, although more follow: a loop without a pause never ends. */
 const MOST_STIRS = 2_000;
 const MOST_STIRS_OF_CLIENT = 100;
 
-/** When fake timers come or go, the wall clock may have gone on by so much since it was looked at last. If it has by more, fake timers have set it. */
+/**
+ * When fake timers come or go, the wall clock may have gone on by so much since it was read last. A larger step means that fake timers have
+ * set it.
+ */
 const LONGEST_UNSEEN_MS = 60_000;
 
-/** Where the process' time comes from: a test may replace it, and put it back. */
+/** The functions that give the process' time: a test may replace them, and put them back. */
 interface Source {
   readonly monotonic: typeof performance;
   readonly wall: DateConstructor;
-  /** What they said when they were first seen. */
+  /** The times that they gave when they were first seen. */
   readonly sinceMonotonicMs: number;
   readonly sinceWallMs: number;
-  /** Our time then, and what it has jumped ahead since. */
+  /** Our time at that moment, plus the jumps since. */
   readonly beganAtMs: number;
 }
 
 /** The timer of the process. */
 interface Alarm {
   readonly timer: NodeJS.Timeout;
-  /** The function that clears it: the one beside that which has set it. */
+  /** The function that clears it, of the same set of functions as the one that has set it. */
   readonly clear: typeof clearTimeout;
   readonly rings: MemoryTimer;
 }
@@ -35,16 +38,16 @@ export class MemoryClock implements Clock {
   readonly #timers: MemoryTimer[] = [];
   #source: Source;
   #nowMs: number;
-  /** What the wall clock of the process said when the time was asked for last. */
+  /** The wall clock of the process when the time was read last. */
   #seenWallMs: number;
-  /** How far the wall clock is ahead of the monotonic one, which it is for ever. */
+  /** How far the wall clock is ahead of the monotonic one; that never changes. */
   readonly #wallAheadMs: number;
   #alarm: Alarm | undefined;
-  /** How much has happened, timers that were set among it. */
+  /** How many events there were, including timers that were set. */
   #stirCount = 0;
   #refCount = 0;
   #advancing: Promise<void> = Promise.resolve();
-  /** How many clients live in its time, or have. */
+  /** How many clients use, or have used, this clock. */
   clientCount = 0;
 
   constructor() {
@@ -61,7 +64,7 @@ export class MemoryClock implements Clock {
     if (monotonic !== performance || wall !== Date) this.#changeSource();
     const { sinceMonotonicMs, sinceWallMs, beganAtMs } = this.#source;
     this.#seenWallMs = Date.now();
-    // Of both, since fake timers may move only one of them.
+    // The larger of both, since fake timers may move only one of them.
     const passedMs = Math.max(performance.now() - sinceMonotonicMs, this.#seenWallMs - sinceWallMs);
     return (this.#nowMs = Math.max(this.#nowMs, beganAtMs + passedMs));
   }
@@ -87,12 +90,12 @@ export class MemoryClock implements Clock {
     if (timer instanceof MemoryTimer && this.#remove(timer)) this.#arm();
   }
 
-  /** Something has happened: what follows from it may not have happened yet. */
+  /** Notes an event, whose consequences may be still to come. */
   stir(): void {
     this.#stirCount++;
   }
 
-  /** Plays all that comes in the next so many milliseconds, one timer after another. */
+  /** Plays the timers of the next so many milliseconds, one after another. */
   advance(ms: number): Promise<void> {
     const advanced = this.#advancing.then(() => this.#advance(ms));
     this.#advancing = advanced.catch(() => undefined);
@@ -111,7 +114,7 @@ export class MemoryClock implements Clock {
     await this.#settle();
   }
 
-  /** Until two turns of the event loop in a row have brought nothing: what was told has been heard, and answered. */
+  /** Waits until two turns of the event loop in a row have brought no event: all messages have been received and answered. */
   async #settle(): Promise<void> {
     const end = this.#stirCount + MOST_STIRS + MOST_STIRS_OF_CLIENT * this.clientCount;
     for (let quietTurns = 0; quietTurns < 2 && this.#stirCount < end;) {
@@ -130,19 +133,19 @@ export class MemoryClock implements Clock {
     this.#arm();
   }
 
-  /** (To whole milliseconds, since a fake timer that is to ring in half of one more would ring too late.) */
+  /** (To whole milliseconds: a fake timer that is due half a millisecond later would ring too late.) */
   #changeSource(): void {
     const source = sourceNow();
     const unseenMs = source.sinceWallMs - this.#seenWallMs;
     const passedMs = unseenMs <= LONGEST_UNSEEN_MS ? Math.max(unseenMs, 0) : 0;
     this.#nowMs = Math.ceil(this.#nowMs + passedMs);
     this.#source = { ...source, beganAtMs: this.#nowMs };
-    // With the source, its timers have come or gone.
+    // The timer functions have changed together with the time functions.
     this.#disarm();
     this.#arm();
   }
 
-  /** The process' timer is for the first of ours. */
+  /** Sets the process' timer for the first of ours. */
   #arm(): void {
     const [first] = this.#timers;
     if (this.#alarm?.rings === first) return;
@@ -159,7 +162,7 @@ export class MemoryClock implements Clock {
     this.#alarm = undefined;
   }
 
-  /** The process stays alive for as long as one of ours would keep it so. */
+  /** Keeps the process alive for as long as one of our timers would. */
   #keepAlive(): void {
     if (this.#refCount > 0) this.#alarm?.timer.ref();
     else this.#alarm?.timer.unref();
@@ -189,7 +192,7 @@ export class MemoryClock implements Clock {
     return true;
   }
 
-  /** Where it stands, or would stand. */
+  /** The index at which it stands, or would stand. */
   #indexOf({ atMs, number }: MemoryTimer): number {
     let [low, high] = [0, this.#timers.length];
     while (low < high) {

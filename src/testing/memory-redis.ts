@@ -23,13 +23,13 @@ import { MemoryServer } from './server.js';
  */
 export interface MemoryRedisOptions {
   /**
-   * How many replicas it has: they acknowledge writes, for the option `replicas` of a `Holdfast`, and one of them takes over in a
-   * `failover()`. Default: 0.
+   * How many replicas the server has, from 0 to 1,000. They acknowledge writes, for the option `replicas` of a `Holdfast`, and one of them
+   * takes over in a `failover()`. Default: 0.
    */
   replicas?: number | undefined;
   /**
-   * Another one whose time it shares: `advance()` moves both, whichever it is called of. For a Redlock or MultiLock over several. Default: none, it has a
-   * time of its own.
+   * Another `MemoryRedis` whose time this one shares: `advance()` of either moves both. For a Redlock or a MultiLock over several servers.
+   * Default: none, it has a time of its own.
    */
   timeOf?: MemoryRedis | undefined;
 }
@@ -40,7 +40,7 @@ export interface MemoryRedisOptions {
  * @group Testing
  */
 export interface RestartOptions {
-  /** Whether all keys are gone. Default: false, they are as they were. */
+  /** Whether all keys are gone after the restart. Default: false, they stay as they were. */
   empty?: boolean | undefined;
 }
 
@@ -51,14 +51,14 @@ export interface RestartOptions {
  */
 export interface FailoverOptions {
   /**
-   * How many of the newest writes the replica that takes over has not got, from 0 to 1,000; a write is a command or script that has changed
-   * something, such as an acquisition, a release or a renewal. Default: those of the time for which `lag()` keeps the replicas behind.
+   * How many of the newest writes the replica that takes over misses, from 0 to 1,000. A write is a command or script that changed
+   * something, such as an acquisition, a release or a renewal. Default: the writes of the time by which `lag()` keeps the replicas behind.
    */
   lose?: number | undefined;
 }
 
 /**
- * Somebody who holds a lock.
+ * A holder of a lock.
  *
  * @group Testing
  */
@@ -66,32 +66,33 @@ export interface MemoryHolder {
   /** The `ownerId` of the hold: `<clientId>:<n>`. */
   readonly ownerId: string;
   /**
-   * How often the lock is held by this owner, as far as the server knows: 0 for a moment when a fair lock was handed over. Of a semaphore, how many
-   * permits are held.
+   * How often this owner holds the lock, as far as the server knows: 0 for a moment after a fair lock was handed over. Of a semaphore, how
+   * many permits it holds.
    */
   readonly count: number;
-  /** How the owner holds a read-write lock; undefined: it is another lock. */
+  /** How the owner holds a read-write lock; undefined: it is another kind of lock. */
   readonly access: 'read' | 'write' | undefined;
-  /** For how long the server keeps it if nobody renews it, in milliseconds; `Infinity`: for ever. */
+  /** How long the server keeps the lock without a renewal, in milliseconds; `Infinity`: forever. */
   readonly remaining: number;
 }
 
 /** More replicas than any server has. */
 const MOST_REPLICAS = 1_000;
 
-/** How many there are in this process: their names tell them apart. */
+/** How many `MemoryRedis`s there are in this process: their names tell them apart. */
 let lastNumber = 0;
 
 /** The capacity of a read-write lock, and the weight of a writer. */
 const ALL_PERMITS = 2 ** 31;
 
 /**
- * A Redis in memory, for tests: give it as `redis` to as many `Holdfast`s as you like, each of which then stands for one program. It runs the scripts of
- * holdfast itself, and no others.
+ * A Redis in memory, for tests. Give it as `redis` to as many `Holdfast`s as you like; each of them stands for one program. It runs the
+ * scripts of holdfast, and no others.
  *
- * Its time is that of the process until `advance()` jumps ahead, for itself and for all its clients. It is for one process, and for one copy of it:
- * what runs in another process, worker or test file has a server of its own.
+ * Its time is that of the process until `advance()` jumps ahead, for the server and all its clients. It serves one process, and one copy of
+ * holdfast in it: code in another process, worker or test file has a server of its own.
  *
+ * @example
  * ```ts
  * const redis = new MemoryRedis();
  * const holdfast = new Holdfast({ redis });
@@ -109,7 +110,7 @@ export class MemoryRedis {
   readonly #replicas: number;
 
   /**
-   * It is up at once, with no keys. It says that it has been up for a day, so that a Redlock trusts it.
+   * Starts a server, which is up at once and has no keys. It reports an uptime of a day, so that a Redlock trusts it.
    *
    * @throws OptionError an option is unknown or out of range
    */
@@ -129,11 +130,11 @@ export class MemoryRedis {
   }
 
   /**
-   * Jumps ahead by so many milliseconds, for this server and all its clients. Every renewal, expiry, message and time limit in between comes in its
-   * turn, and what awaits it goes on, before the next one comes. Timers that are not of holdfast, such as those of the code under test, stay where they
-   * are. Resolves when all that is done. Calls go one after another.
+   * Jumps ahead in time, for this server and all its clients. Every renewal, expiry, message and time limit in between happens in order,
+   * and the code that awaits it goes on before the next one happens. Timers that are not holdfast's, such as those of the code under test,
+   * stay where they are. Resolves when all is done. Calls run one after another.
    *
-   * @param ms - from 0 to 2^31-1
+   * @param ms - milliseconds, a whole number from 0 to 2^31-1
    * @throws OptionError `ms` is out of range
    */
   async advance(ms: number): Promise<void> {
@@ -145,16 +146,16 @@ export class MemoryRedis {
     this.#server.down();
   }
 
-  /** Lets clients connect again after `down()`. They try so every 1.25 s at the latest. */
+  /** Lets clients connect again after `down()`. They try at least every 1.25 s. */
   up(): void {
     this.#server.up();
   }
 
   /**
-   * The next so many scripts run, but their replies are lost: the connection is cut instead. Whoever sent one cannot know whether it ran. All that locks
-   * do is a script; 0 calls it off.
+   * Lets the next scripts run, but loses their replies: the connection is cut instead, so the client cannot know whether the script ran.
+   * Everything that locks do is a script.
    *
-   * @param count - default: 1
+   * @param count - of how many scripts, a whole number of at least 0; 0 calls it off. Default: 1
    * @throws OptionError `count` is out of range
    */
   loseReplies(count = 1): void {
@@ -162,10 +163,10 @@ export class MemoryRedis {
   }
 
   /**
-   * From now on whatever a client sends takes so long to arrive, and likewise what the server says to a client. What is longer than half the
-   * `commandTimeout` of a `Holdfast` is a server that does not answer in time.
+   * Delays everything between clients and server from now on, in each direction. With more than half the `commandTimeout` of a `Holdfast`,
+   * the server does not answer in time.
    *
-   * @param ms - in milliseconds; 0, as at first: no time
+   * @param ms - milliseconds, a whole number from 0 to 2^31-1; 0, as at first: no delay
    * @throws OptionError `ms` is out of range
    */
   delay(ms: number): void {
@@ -173,9 +174,10 @@ export class MemoryRedis {
   }
 
   /**
-   * From now on the replicas are so far behind: they acknowledge each write that much later, and one that takes over has not got the newest ones.
+   * Keeps the replicas behind from now on: they acknowledge each write that much later, and a replica that takes over misses the newest
+   * writes.
    *
-   * @param ms - in milliseconds; 0, as at first: not at all
+   * @param ms - milliseconds, a whole number from 0 to 2^31-1; 0, as at first: not at all
    * @throws OptionError `ms` is out of range, or it has no replicas
    */
   lag(ms: number): void {
@@ -184,8 +186,7 @@ export class MemoryRedis {
   }
 
   /**
-   * Restarts the server: all connections are cut, and it has been up for no time. It is up again if it was down. Clients connect again by
-   * themselves.
+   * Restarts the server: all connections are cut, and its uptime is 0. If it was down, it is up again. Clients reconnect by themselves.
    *
    * @throws OptionError an option is unknown or not usable
    */
@@ -195,8 +196,8 @@ export class MemoryRedis {
   }
 
   /**
-   * A replica takes over, without the newest writes, and all connections are cut. So a lock that was acquired a moment ago may be free again, although its
-   * holder relies on it. It has as many replicas as before.
+   * Lets a replica take over, without the newest writes, and cuts all connections. So a lock that was acquired a moment ago may be free
+   * again, although its holder relies on it. The new master has as many replicas as before.
    *
    * @throws OptionError an option is unknown or out of range, or it has no replicas
    */
@@ -208,10 +209,10 @@ export class MemoryRedis {
   }
 
   /**
-   * Who holds a lock of any kind now, as the server knows it; empty: nobody.
+   * The owners that hold a lock of any kind now, as far as the server knows; empty: nobody.
    *
-   * @param name - the lock's name, behind the `keyPrefix` of its `Holdfast` if that has one
-   * @throws OptionError `name` is no text
+   * @param name - the lock's name, with the `keyPrefix` of its `Holdfast` before it if that has one
+   * @throws OptionError `name` is not a string of at least one character
    */
   holders(name: string): MemoryHolder[] {
     const { keys } = this.#server;
@@ -237,12 +238,12 @@ export class MemoryRedis {
     return holders.filter(({ remaining }) => remaining > 0);
   }
 
-  /** The names of all keys that there are now, sorted: of locks, and of what belongs to them (lines, tokens …). */
+  /** The names of all keys that exist now, sorted: of locks, and of what belongs to them (queues, tokens, …). */
   keys(): string[] {
     return this.#server.keys.names;
   }
 
-  /** As a client library, for `new Holdfast()`. @internal */
+  /** The server as a client library, for `new Holdfast()`. @internal */
   [LIBRARY](): Library {
     this.#clock.clientCount++;
     return memoryLibrary(this.#server, this.#network);

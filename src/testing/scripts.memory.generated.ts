@@ -69,7 +69,8 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   if (lua.truthy(counter)) {
     // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
     // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-    // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+    // remembered for `tokenTtlMs` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+    // shorter time than the last one still is.
     function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
       const last = lua.or(redis.call('GET', counter), () => '0');
       const time = redis.call('TIME');
@@ -180,8 +181,8 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   const count = redis.call('HGET', lock, owner);
   if (!lua.truthy(count)) {
-    // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-    // from giving up what he has. Any other error is raised.
+    // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+    // from giving up what it has. Any other error is raised.
     function ours(...varargs: Value[]): Value {
       const reply = redis.pcall(...varargs);
       if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -228,7 +229,7 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     redis.pcall(publishGrant, lua.concat(grants, listensAt), lua.concat('ends ', leaseMs));
   }
   if (lua.compare(2 * lua.num(leaseMs), '<', ttlMs)) {
-    // Who waits for the reentrant lock of this name sleeps until the place's lease would have ended.
+    // Waiters of the reentrant lock of this name sleep until the place's lease would have ended.
     redis.pcall(publish, channel, '0');
   }
   return 'kept';
@@ -291,8 +292,8 @@ function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
   // cluster, all keys are of one slot.
-  // Each is answered for itself: what its own script would refuse is left undone and answered by false, whatever becomes of the others. Sent
-  // by itself, it is told why. Nothing in this script raises an error, so one that answers the whole call means that nothing was done.
+  // Each lock has its own answer: what its own script would refuse is not done and answered by false, whatever becomes of the others; sent again
+  // by its own script, it gets the error. Nothing here raises an error, so an error for the whole call means that nothing was done.
   // Safe to send twice and to arrive late, since each of them is. (A full memory refuses nothing that comes behind a release.)
   //
   // KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
@@ -338,7 +339,8 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     if (lua.truthy(counter)) {
       // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
       // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-      // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+      // remembered for `tokenTtlMs` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+      // shorter time than the last one still is.
       function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
         const last = lua.or(redis.call('GET', counter), () => '0');
         const time = redis.call('TIME');
@@ -509,8 +511,8 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   ];
   const isCounted = lua.get(ARGV, 6) === '1';
 
-  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-  // from giving up what he has. Any other error is raised.
+  // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+  // from giving up what it has. Any other error is raised.
   function ours(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -529,8 +531,8 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       () => undefined,
     );
   }
-  // Whether a client that said that it listens to its grants is gone, by what its channel ends with. Asked before anything is published, since those
-  // who listen at a replica hear what no count counts: a grant that is taken back would be heard.
+  // Whether a client that said that it listens to its grants is gone, by the end of its channel's name. Asked before anything is published: the
+  // subscribers at a replica are not counted, and would hear a grant that is taken back.
   const isGone = lua.list();
   function isDeaf(listensAt?: Value): Value {
     if (lua.get(isGone, listensAt) === undefined) {
@@ -559,8 +561,8 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
   }
 
-  // A client that waits expects the lease to end when it last looked; it need only be told of one that is much shorter.
-  // (pcall: what was done is done, and the line may be gone.)
+  // A waiting client knows the end of the lease from its last query; it need only be told if the lease ends much earlier.
+  // (pcall: the writes are done, and the line may be gone.)
   function tellFirst(ttlMs?: Value): void {
     const first = lua.get(redis.pcall('ZRANGE', line, 0, 0), 1);
     const place = lua.and(first, () => redis.pcall('HGET', places, first));
@@ -573,7 +575,7 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
   }
 
-  // Who goes out of the line.
+  // The owners that leave the line.
   const leaving = lua.list();
 
   function leaveLine(): void {
@@ -603,7 +605,7 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     return lua.list(0, '', ttlMs, refused, reason);
   }
 
-  // From here on it is held by the owner, or free: who is to have it?
+  // From here on the owner holds the lock, or it is free: look for the receiver.
   // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
@@ -678,12 +680,13 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   }
   redis.call('HDEL', places, ...unpack(leaving));
 
-  // A fencing token is remembered for as long as the receiver wants. No lock must stay with a holder who gives it up because no token can be given:
-  // who gets the lock without one asks for it, and is told why it gets none.
+  // A fencing token is remembered for as long as the receiver wants. If no token can be given, the lock is handed over all the same, or it would
+  // stay with a holder that gives it up: the receiver then asks for a token, and gets the error.
   if (lua.truthy(counter) && lua.compare(tonumber(wants), '>=', 2)) {
     // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
     // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-    // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+    // remembered for `tokenTtlMs` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+    // shorter time than the last one still is.
     function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
       const last = lua.or(redis.call('GET', counter), () => '0');
       const time = redis.call('TIME');
@@ -742,7 +745,7 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   tell(publishGrant, lua.concat(grants, listensAt), grant);
   if (lua.compare(2 * lua.num(leaseMs), '<', ttlMs)) {
     tellFirst(leaseMs);
-    // Who waits for the reentrant lock of this name sleeps until the former lease ends.
+    // Waiters of the reentrant lock of this name sleep until the former lease ends.
     tell(publish, channel, '0');
   }
   return lua.list(isHeld ? 1 : 0, grant, leaseMs, refused, reason);
@@ -830,7 +833,8 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   if (lua.truthy(counter) && (lua.truthy(count) || (lua.truthy(isFree) && lua.truthy(isFirst)))) {
     // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
     // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-    // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+    // remembered for `tokenTtlMs` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+    // shorter time than the last one still is.
     function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
       const last = lua.or(redis.call('GET', counter), () => '0');
       const time = redis.call('TIME');
@@ -930,8 +934,8 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-  // What the owner has of a place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is also behind those
-  // who left and will be back, and behind the last.
+  // The owner's place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is behind the last in line, and
+  // behind owners that left and will be back.
   const present = redis.call('ZSCORE', line, owner);
   const former = redis.call('HGET', places, owner);
   if (lua.truthy(present)) {
@@ -1054,7 +1058,7 @@ function raiseToken(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     return last;
   }
 
-  // It is remembered for longer by what it is ahead of the clock, which may have been set back; never for less than now.
+  // It is remembered for longer by the time that it is ahead of the clock, which may have been set back; never for less than the last one still is.
   const ttlMs = lua.or(lua.compare(tokenTtlMs, '>', 0) && redis.call('PTTL', counter), () => -1);
   let rememberMs: Value;
   if (ttlMs !== -1) {
@@ -1088,8 +1092,8 @@ function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   const count = redis.call('HGET', lock, owner);
   if (!lua.truthy(count)) {
-    // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-    // from giving up what he has. Any other error is raised.
+    // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+    // from giving up what it has. Any other error is raised.
     function ours(...varargs: Value[]): Value {
       const reply = redis.pcall(...varargs);
       if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -1155,8 +1159,8 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   const isRepeat = redis.call('HEXISTS', lock, owner) === 0;
   if (isRepeat && redis.call('HEXISTS', lock, successor) === 0) {
-    // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-    // from giving up what he has. Any other error is raised.
+    // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+    // from giving up what it has. Any other error is raised.
     function ours(...varargs: Value[]): Value {
       const reply = redis.pcall(...varargs);
       if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -1182,7 +1186,8 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   if (lua.truthy(counter)) {
     // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
     // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-    // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+    // remembered for `tokenTtlMs` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+    // shorter time than the last one still is.
     function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
       const last = lua.or(redis.call('GET', counter), () => '0');
       const time = redis.call('TIME');
@@ -1300,8 +1305,8 @@ function release(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/remember.lua
 function remember(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Has a master remember for how long it is asked to keep Redlocks, many at once: with what renews, extends or nests them. For new ones
-  // vote.lua does. Safe to send twice and to arrive late: the memory is only ever made longer.
+  // Makes a master remember the lease that it is asked for, for many Redlocks at once: sent together with a renewal, an extension or a nested
+  // acquisition. (For a new Redlock vote.lua does that.) Safe to send twice and to arrive late: the memory is only ever made longer.
   //
   // KEYS[1..] longest (string): for each lock the longest lease that was asked for, in ms; there until all of them are over
   // ARGV[1] leaseMs (integer, ms): what they are asked to be kept for
@@ -1326,7 +1331,7 @@ function remember(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     ) {
       return known;
     }
-    // (What is of another type is nobody's memory, and is written over.)
+    // (A key of another type is no such memory, and is overwritten.)
     const knownMs = lua.or(type(known) === 'string' && tonumber(known), () => 0);
     const ttlMs = redis.call('PTTL', key);
     // First: a full memory refuses what takes memory only before anything is written.
@@ -1365,8 +1370,8 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // as it came: a number would be written out anew for each command
   const [placeLeaseMs, placeLease] = [tonumber(lua.get(ARGV, 1)), lua.get(ARGV, 1)];
 
-  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-  // from giving up what he has. Any other error is raised.
+  // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+  // from giving up what it has. Any other error is raised.
   function ours(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -1481,8 +1486,8 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // as it came: a number would be written out anew for each command
   const [leaseMs, lease] = [tonumber(lua.get(ARGV, 1)), lua.get(ARGV, 1)];
 
-  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-  // from giving up what he has. Any other error is raised.
+  // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+  // from giving up what it has. Any other error is raised.
   function ours(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -1593,7 +1598,8 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     if (lua.truthy(counter)) {
       // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
       // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
-      // remembered for `tokenTtlMs` (0: for ever), for longer by what it is ahead of the clock, which may have been set back, and never for less than now.
+      // remembered for `tokenTtlMs` (0: for ever), plus the time by which it is ahead of the clock, which may have been set back; and never for a
+      // shorter time than the last one still is.
       function nextToken(counter?: Value, tokenTtlMs?: Value): Value[] {
         const last = lua.or(redis.call('GET', counter), () => '0');
         const time = redis.call('TIME');
@@ -1669,7 +1675,7 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/waiters.lua
 function waiters(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Who waits in line for a fair lock, in order. For people: it walks the whole line.
+  // The owners that wait in line for a fair lock, in order. For debugging: it walks the whole line.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] line (sorted set): owner -> ticket
@@ -1707,7 +1713,7 @@ function waiters(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-force.lua
 function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Puts out those holders of a read-write lock that have so many permits, and leaves word for them. Whoever sends this sees to the line.
+  // Puts out the holders of a read-write lock that have so many permits, and leaves word for them. The sender then lets in the next in line.
   // The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
@@ -1741,8 +1747,8 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const known = redis.call('HMGET', lock, 'capacity', 'used');
   const capacity = tonumber(lua.get(known, 1));
   const lockTtlMs = lua.truthy(capacity) ? 0 : redis.call('PTTL', lock);
-  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
-  // as much.
+  // A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
+  // the same number.
   if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
   } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
@@ -1819,11 +1825,11 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-hand-over.lua
 function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Sets how many permits of a weighted lock an owner has, fewer than now, or none, which also takes it out of the line; or, of an owner that
-  // keeps them, the lease. Then lets in those in line, one after another, until one does not fit. Safe to send twice and to arrive late: the
-  // weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight,
-  // everything by which a holder comes to rely on more takes it away, and only with it may a lease become shorter. The lease of who is let in
-  // ends when that of the place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
+  // Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
+  // an owner that keeps them. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
+  // weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight; every
+  // command on which its holder relies for longer removes it; and only with it may a lease become shorter. The lease of a receiver ends when that
+  // of its place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -1852,14 +1858,14 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.get(ARGV, 7) === '1',
   ];
 
-  // How many one call lets in and drops at most, and how many of those behind the first it looks at for one that is there.
+  // How many owners one call lets in and drops at most; and among how many behind the first it looks for a live client.
   const [MOST, MOST_LOOKED_AT] = [250, 16];
 
   // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-  // from giving up what he has. Any other error is raised.
+  // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+  // from giving up what it has. Any other error is raised.
   function ours(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -1882,8 +1888,8 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   function whole(number?: Value): Value {
     return string.format('%.0f', number);
   }
-  // Whether a client that said that it listens to its grants is gone, by what its channel ends with. Asked before anything is published, since those
-  // who listen at a replica hear what no count counts: a grant that is taken back would be heard.
+  // Whether a client that said that it listens to its grants is gone, by the end of its channel's name. Asked before anything is published: the
+  // subscribers at a replica are not counted, and would hear a grant that is taken back.
   const isGone = lua.list();
   function isDeaf(listensAt?: Value): Value {
     if (lua.get(isGone, listensAt) === undefined) {
@@ -1912,7 +1918,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   const known = lua.or(ours('HMGET', lock, 'capacity', 'used', owner), () => lua.list());
   let capacity: Value = tonumber(lua.get(known, 1));
-  // Those who hold permits, by when they lapse; holders are in both keys, and with either of them missing there are none.
+  // The holders, in the order in which they lapse. Holders are in both keys: with either of them missing there are none.
   let holders: Value = lua.or(
     lua.and(capacity, () => ours('ZRANGE', leases, 0, 1, 'WITHSCORES')),
     () => lua.list(),
@@ -1942,10 +1948,10 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     [used, field] = [0, undefined];
   }
 
-  // Holders that go, places that go, and of those who stay or come the new fields of the lock and of the leases.
+  // The holders that go, the places that go, and the new fields of the lock and of the leases for the owners that stay or come.
   let [going, leaving, fields, ends]: Value[] = [lua.list(), lua.list(), lua.list(), lua.list()];
   const isGoing = lua.list();
-  // When the leases of those ended, or were to end, that may get others.
+  // The former ends of the leases that may change.
   const formerEnds = lua.list();
   function goes(holder?: Value, weight?: Value): void {
     used = lua.num(used) - lua.num(weight);
@@ -1982,7 +1988,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     );
   }
 
-  // Of a lock that is gone, or something else now, a lease may be left.
+  // A lock that is gone, or that is something else now, may have left a lease.
   if (!lua.truthy(capacity) && owner !== '' && target === 0) {
     goes(owner, 0);
   }
@@ -2028,7 +2034,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     );
   }
 
-  // Whom to tell what: by client, in the order of the line.
+  // The messages, by client, in the order of the line.
   const [told, messages, given] = [lua.list(), lua.list(), lua.list()];
   function tell(listensAt?: Value, message?: Value): void {
     if (!lua.truthy(lua.get(messages, listensAt))) {
@@ -2038,7 +2044,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     table.insert(lua.get(messages, listensAt), message);
   }
 
-  // Whether one in line has to wait. If not, its place goes: it is let in, or dropped.
+  // Whether a waiter has to go on waiting. If not, its place goes: it is let in, or dropped.
   function hasToWait(candidate?: Value, place?: Value): Value {
     if (!lua.truthy(place) || lua.compare(lua.get(place, 'expiresAtMs'), '<=', nowMs)) {
       return false;
@@ -2056,7 +2062,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       return true;
     }
     used = lua.num(used) + lua.num(lua.get(place, 'weight'));
-    // who lapsed may be let in again
+    // an owner that lapsed may be let in again
     lua.set(isGoing, candidate, undefined);
     lua.set(fields, lua.length(fields) + 1, candidate);
     lua.set(
@@ -2106,7 +2112,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.set(leaving, lua.length(leaving) + 1, owner);
   }
 
-  // When the first of the holders to be lapses; and the last lease of holders and of places in line, for as long as which the keys live.
+  // When the first of the new holders lapses; and when the last lease of holders and of places in line ends: so long the keys live.
   const mustLast = !hadHolders || newEndMs !== undefined;
   let firstEndMs: Value = math.huge;
   let lastEndMs: Value = mustLast
@@ -2194,8 +2200,8 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
   }
 
-  // Somebody who is there has to look when permits may be free, or the first in line may be gone. Whoever waits is told by each
-  // renewal; it need only be told of what comes before the next one.
+  // A live client has to look when permits may be free, or when the first in line may be gone. Each renewal tells the waiters when that is;
+  // a message is only needed for a time before the next renewal.
   if (lua.truthy(waiting)) {
     const leftMs = lua.num(lua.get(waiting, 'expiresAtMs')) - nowMs;
     if (lua.compare(2 * leftMs, '>=', lua.get(waiting, 'leaseMs'))) {
@@ -2203,7 +2209,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
         tell(lua.get(waiting, 'listensAt'), lua.concat('ends ', whole(lookInMs)));
       }
     } else {
-      // The first one missed its renewal. (pcall: what was done is done.)
+      // The first one missed its renewal. (pcall: the writes are done.)
       const inLine = redis.pcall('ZRANGE', line, 1, MOST_LOOKED_AT);
       const found = lua.or(
         lua.and(lua.get(inLine, 1), () => redis.pcall('HMGET', places, ...unpack(inLine))),
@@ -2310,8 +2316,8 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   let used: Value = tonumber(lua.or(lua.get(known, 2), () => 0));
   let isNew: Value = !lua.truthy(capacity);
   let lockTtlMs: Value = redis.call('PTTL', lock);
-  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
-  // as much.
+  // A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
+  // the same number.
   if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
   } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
@@ -2357,7 +2363,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     return whole(math.max(untilMs, nowMs + lua.num(ttlMs)));
   }
 
-  // What is left of a lock that lost one of its keys means nothing, and must not be taken for holders.
+  // The remains of a lock that lost one of its keys mean nothing, and must not be taken for holders.
   function mend(): void {
     if (lua.truthy(isTorn)) {
       redis.call(
@@ -2392,7 +2398,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     !lua.truthy(lua.get(first, 1)) ||
     lua.get(first, 1) === owner ||
     (lua.compare(ticket, '>', 0) && lua.compare(ticket, '<', tonumber(lua.get(first, 2))));
-  // Who lapsed is put out by who looks at the line, in the order of the line.
+  // A lapsed holder is removed by a hand-over, which lets in waiters in the order of the line.
   const hasLapsed =
     lua.get(holder, 1) !== undefined && lua.compare(tonumber(lua.get(holder, 2)), '<=', nowMs);
   if (isFirst && !hasLapsed && lua.compare(lua.num(used) + lua.num(weight), '<=', capacity)) {
@@ -2438,7 +2444,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     return answer(1);
   }
 
-  // When somebody in line has to look: a holder's lease ends, or that of the place that is first, or the first could be let in.
+  // When a waiter has to look: when a holder's lease ends, or that of the first place, or at once if the first could be let in.
   function lookInMs(): Value {
     let endMs: Value = lua.or(
       lua.and(lua.get(holder, 1), () => tonumber(lua.get(holder, 2))),
@@ -2468,7 +2474,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const lookMs = lookInMs();
   if (placeLeaseMs === 0) {
     if (lua.truthy(isNew)) {
-      // Nothing but a line is left, perhaps of clients that are gone: whoever looks at it needs the capacity to let anybody in, or to drop.
+      // Only a line is left, perhaps of clients that are gone: a hand-over needs the capacity to let its owners in, or to drop them.
       mend();
       let refused: Value = lua.or(
         refusal('HSET', lock, 'capacity', whole(capacity), 'used', 0),
@@ -2482,8 +2488,8 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     return answer(lua.list(inTheWay, lookMs, '0'));
   }
 
-  // What the owner has of a place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is also behind those
-  // who left and will be back, and behind the last.
+  // The owner's place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is behind the last in line, and
+  // behind owners that left and will be back.
   const present = redis.call('ZSCORE', line, owner);
   const former = redis.call('HGET', places, owner);
   if (lua.truthy(present)) {
@@ -2555,7 +2561,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-last.lua
 function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Which of a read-write lock's holders keeps it for longest: whether there is one, and until when somebody has it.
+  // The holder that keeps a read-write lock for longest: whether there is one, and until when the lock is held.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -2566,8 +2572,8 @@ function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const isReadWrite = true;
   const capacity = tonumber(redis.call('HGET', lock, 'capacity'));
   const lockTtlMs = redis.call('PTTL', lock);
-  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
-  // as much.
+  // A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
+  // the same number.
   if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
   } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
@@ -2589,7 +2595,7 @@ function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-look.lua
 function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // How many permits of a weighted lock there are, who holds them, and who waits in line, in order. For people: it walks them all.
+  // How many permits a weighted lock has, the owners that hold them, and those that wait in line, in order. For debugging: it walks them all.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -2610,8 +2616,8 @@ function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const isReadWrite = declared === 2147483648;
   let capacity: Value = tonumber(redis.call('HGET', lock, 'capacity'));
   const lockTtlMs = redis.call('PTTL', lock);
-  // A hash without an end is somebody else's, whatever its fields are called. Of a read-write lock there is more than of any semaphore, and always
-  // as much.
+  // A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
+  // the same number.
   if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
   } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
@@ -2678,8 +2684,8 @@ function weightedRenewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-  // from giving up what he has. Any other error is raised.
+  // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+  // from giving up what it has. Any other error is raised.
   function ours(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -2838,8 +2844,8 @@ function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // The server's time, in seconds and microseconds, and in milliseconds.
   const time = redis.call('TIME');
   const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
-  // The reply of a command; false where the key is of another type: that is none of ours, and must neither fail a whole batch nor keep anybody
-  // from giving up what he has. Any other error is raised.
+  // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+  // from giving up what it has. Any other error is raised.
   function ours(...varargs: Value[]): Value {
     const reply = redis.pcall(...varargs);
     if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
@@ -2922,7 +2928,7 @@ function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-set-capacity.lua
 function weightedSetCapacity(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Sets how many permits a weighted lock has, above what is declared. Nobody is put out; whoever sends this sees to the line.
+  // Sets how many permits a weighted lock has, whatever is declared. No holder is put out. The sender then lets in the next in line.
   // Safe to send twice: it is a target.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed

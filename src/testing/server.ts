@@ -1,4 +1,4 @@
-// One server in memory: its keys, its connections, what it publishes, and what happens to it. A command runs when it arrives here.
+// One server in memory: its keys, its connections, its channels, its replicas and its failures. A command runs when it arrives here.
 
 import { scripts } from '../redis/scripts.generated.js';
 import { PROCESS_RANDOM, type Clock } from '../runtime/clock.js';
@@ -13,27 +13,27 @@ export interface Peer {
   readonly sharded: Set<string>;
   /** When a command of this connection last changed something, for WAIT. */
   lastWriteMs: number;
-  /** What has arrived while a WAIT goes on. */
+  /** The commands that have arrived during a WAIT. */
   backlog: (() => void)[] | undefined;
   message(channel: string, payload: string): void;
-  /** The server has hung up. */
+  /** The server has closed the connection. */
   hungUp(): void;
 }
 
 export interface ServerOptions {
-  /** Where clients say that they are connected to. */
+  /** The name by which clients show where they are connected to. */
   readonly name?: string;
   readonly replicaCount?: number;
   /** A number from 0 to 1, as `Math.random()` gives it. */
   readonly random?: () => number;
 }
 
-/** A day: the server is not one that has just started, which a Redlock would not trust yet. */
+/** A day: a Redlock would not trust a server that has just started. */
 const INITIAL_AGE_MS = 86_400_000;
 
 type ScriptName = keyof typeof scripts;
 
-/** By hash and by source. */
+/** The scripts, by hash and by source. */
 const byText = new Map<string, { readonly sha1: string; readonly name: ScriptName }>();
 for (const [name, { sha1, source }] of Object.entries(scripts))
   for (const text of [sha1, source]) byText.set(text, { sha1, name: name as ScriptName });
@@ -43,7 +43,7 @@ export class MemoryServer {
   readonly name: string;
   readonly #replicaCount: number;
   readonly #peers = new Set<Peer>();
-  /** The hashes of the scripts that it was sent. */
+  /** The hashes of the scripts that the server knows. */
   readonly #known = new Set<string>();
   readonly #keys: Keyspace;
   readonly #random: () => number;
@@ -65,7 +65,7 @@ export class MemoryServer {
     this.#keys = new Keyspace(replicaCount > 0);
   }
 
-  /** Its keys as they are now. */
+  /** Its keys at present. */
   get keys(): Keyspace {
     this.#keys.nowUs = this.#nowUs;
     return this.#keys;
@@ -75,18 +75,18 @@ export class MemoryServer {
     return this.#peers.size;
   }
 
-  /** Returns whether the server takes the connection. */
+  /** Returns whether the server accepts the connection. */
   accept(peer: Peer): boolean {
     if (!this.#isDown) this.#peers.add(peer);
     return !this.#isDown;
   }
 
-  /** The client has hung up. */
+  /** The client has closed the connection. */
   leave(peer: Peer): void {
     this.#peers.delete(peer);
   }
 
-  /** A command has arrived; of a connection that is gone it does nothing. */
+  /** Runs a command that has arrived; after the end of its connection it does nothing. */
   take(peer: Peer, command: string, args: readonly string[], answer: (reply: Reply) => void): void {
     if (!this.#peers.has(peer)) return;
     if (peer.backlog) {
@@ -107,7 +107,7 @@ export class MemoryServer {
     } else answer(reply);
   }
 
-  /** Cuts all connections; nobody can connect until it is up again. */
+  /** Cuts all connections; no client can connect until `up()`. */
   down(): void {
     this.#isDown = true;
     this.hangUp();
@@ -121,29 +121,29 @@ export class MemoryServer {
     for (const peer of this.#peers) this.#hangUp(peer);
   }
 
-  /** It knows no script any more. */
+  /** Forgets all scripts. */
   forgetScripts(): void {
     this.#known.clear();
   }
 
-  /** The channels that somebody listens to. */
+  /** The channels that have subscribers. */
   get channels(): string[] {
     return [...this.#peers].flatMap(({ classic, sharded }) => [...classic, ...sharded]);
   }
 
-  /** The next so many scripts run, and the connection is cut instead of an answer. */
+  /** Cuts the connection instead of answering, for the next so many scripts. */
   loseReplies(count: number): void {
     this.#lostReplies = count;
   }
 
-  /** It is another process from now on, which is up. */
+  /** Makes it another server process, which is up. */
   restart(isEmpty: boolean): void {
     if (isEmpty) this.#keys.clear();
     this.#startedAtMs = this.clock.wallMs();
     this.#succeeded();
   }
 
-  /** A replica takes over, without the newest writes: so many, or those for which it is behind. */
+  /** Lets a replica take over that misses the newest writes: so many, or those within its lag. */
   failOver(lost?: number): void {
     const { keys } = this;
     keys.undo(lost ?? keys.writesSince(keys.nowMs - this.lagMs));
@@ -207,7 +207,7 @@ export class MemoryServer {
     }
   }
 
-  /** The script of this hash or source, which EVALSHA finds from now on. */
+  /** The script of this hash or source, which EVALSHA knows from now on. */
   #learn(text = ''): { readonly sha1: string; readonly name: ScriptName } {
     const script = byText.get(text);
     if (!script) throw new RedisError('ERR MemoryRedis runs no script but those of holdfast');
@@ -222,7 +222,7 @@ export class MemoryServer {
     );
   }
 
-  /** What a script may call, too. */
+  /** Runs a command that a script may call, too. */
   #call(name: string, args: readonly string[]): Reply {
     const [first = '', second = ''] = args;
     switch (name) {
@@ -269,7 +269,7 @@ export class MemoryServer {
     ].join('\r\n');
   }
 
-  /** Reads nothing more of the connection until enough replicas have what it wrote last, or the time is over. */
+  /** Reads nothing more from the connection until enough replicas have its last write, or the time is over. */
   #wait(peer: Peer, count: number, limitMs: number, answer: (reply: Reply) => void): void {
     const leftMs = (): number => peer.lastWriteMs + this.lagMs - this.clock.wallMs();
     const done = (): void => {

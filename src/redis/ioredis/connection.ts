@@ -16,7 +16,7 @@ import type { Argument, Connection, Heard } from '../port.js';
 
 export type Ioredis = Pick<typeof ioredisModule, 'Redis' | 'Command'>;
 
-/** What is ours of every connection, whatever the user gave. */
+/** Our own settings of every connection, whatever the user gave. */
 const OURS: object = {
   // This alone makes a client one attempt.
   retryStrategy: () => null,
@@ -24,26 +24,26 @@ const OURS: object = {
   lazyConnect: false,
   enableOfflineQueue: false,
   enableAutoPipelining: false,
-  // We greet the server ourselves, and tell it the connection's name.
+  // We greet the server ourselves, and set the connection's name.
   enableReadyCheck: false,
   connectionName: undefined,
   disableClientInfo: true,
-  // It calls a connection ready whose SELECT was refused: we select.
+  // ioredis calls a connection ready even if its SELECT was refused: so we select the database.
   db: 0,
-  // Else it asks Sentinels.
+  // Otherwise it would ask Sentinels.
   sentinels: undefined,
-  // Names of locks are prefixed by us: ioredis would not prefix channels.
+  // We add the prefix ourselves: ioredis would not prefix channels.
   keyPrefix: '',
   readOnly: false,
   monitor: false,
   stringNumbers: false,
-  // Time limits are ours. (The `socketTimeout` of ioredis 5 outlives its connection.)
+  // We set the time limits. (The `socketTimeout` of ioredis 5 outlives its connection.)
   commandTimeout: undefined,
   socketTimeout: undefined,
   blockingTimeout: undefined,
-  // ioredis 6 would make them known on each connection, and servers without them refuse that.
+  // ioredis 6 would announce them on each connection, which servers without them refuse.
   himportFieldsets: undefined,
-  // A subscriber only listens: the kernel has to find out that nobody is at the other end any more.
+  // A subscriber only listens: the kernel has to find out that the other end is gone.
   keepAlive: 10_000,
   // How long a socket may take to close before it is destroyed.
   disconnectTimeout: 200,
@@ -51,12 +51,12 @@ const OURS: object = {
 
 const UTF8 = { replyEncoding: 'utf8' } as const;
 
-/** ioredis' words for a command that found no open socket: only these tell that it was not written. */
+/** ioredis' error for a command that found no open socket: only this one says that the command was not written. */
 const UNSENT = "Stream isn't writeable";
 
 const LOST = /^(Connection is closed|Command aborted)/;
 
-/** For a refusal that ioredis 5 does not pass on. */
+/** Stands for a refusal that ioredis 5 does not pass on. */
 const MOVED = 'MOVED (ioredis does not say where to)';
 
 export class IoredisConnection implements Connection {
@@ -65,7 +65,7 @@ export class IoredisConnection implements Connection {
   readonly #redis: Redis | undefined;
   readonly #gone: Promise<void>;
   #settleGone!: () => void;
-  /** Why it ends, as far as is known. */
+  /** Why the connection ends, as far as is known. */
   #reason: Error | undefined;
   #hasEnded = false;
   #echoCount = 0;
@@ -93,7 +93,7 @@ export class IoredisConnection implements Connection {
     return Boolean(this.#redis?.options.tls);
   }
 
-  /** There is none before it connects. */
+  /** undefined before it connects. */
   get #stream(): Socket | undefined {
     return this.#redis?.stream;
   }
@@ -153,12 +153,12 @@ export class IoredisConnection implements Connection {
 
   #listenTo(redis: Redis): void {
     redis.on('error', (error: Error) => {
-      // A reply came that none awaited: earlier ones may have been taken for those to other commands. (Its words may hold a password.)
+      // A reply came that no command awaited: earlier replies may have gone to the wrong commands. (Its text may hold a password.)
       if (error.message.startsWith('Command queue state error')) this.#mixedUp(redis);
       else if (!this.#reason || this.#reason instanceof LostError) this.#reason = asFailure(error);
     });
     const ready = (): void => {
-      // (ioredis may call a connection ready that has closed meanwhile: https://github.com/redis/ioredis/issues/2099)
+      // (ioredis may call a connection ready that is closed already: https://github.com/redis/ioredis/issues/2099)
       if (!this.#hasEnded && redis.stream.writable) this.#heard.ready();
     };
     redis.on('ready', () => {
@@ -178,10 +178,10 @@ export class IoredisConnection implements Connection {
     });
   }
 
-  /** Under RESP2 ioredis 5 does not wait for the answer to its AUTH: what is behind it tells. */
+  /** Under RESP2 ioredis 5 does not wait for the answer to its AUTH: a PING behind it finds out. */
   #askBehindAuth(redis: Redis, ready: () => void): void {
     redis.call('ping').then(ready, (error: unknown) => {
-      if (this.#reason) return; // the refusal of AUTH fails all that is behind it
+      if (this.#reason) return; // a refused AUTH fails everything behind it
       const failure = asFailure(error);
       if (isReply(failure) && !isUnauthenticated(failure)) {
         ready();
@@ -193,14 +193,15 @@ export class IoredisConnection implements Connection {
   }
 
   /**
-   * ioredis 5 drops the MOVED to an SSUBSCRIBE, and its promise with it. A PING behind it is answered all the same: then the subscription was refused.
-   * If the PING is given another answer than its echo, ioredis has taken an unasked `sunsubscribe` for a reply, and all replies are one off.
+   * ioredis 5 drops the MOVED that answers an SSUBSCRIBE, and its promise with it. If only a PING behind it is answered, the subscription
+   * was refused. If the PING gets another answer than its echo, ioredis has taken an unasked `sunsubscribe` for a reply, and all replies
+   * are one off.
    */
   async #askBehind(redis: Redis, settled: (refusal: Error) => void): Promise<void> {
-    const echo = `holdfast ${String(++this.#echoCount)}`; // (of one byte it would make ioredis 5 throw)
+    const echo = `holdfast ${String(++this.#echoCount)}`; // (an echo of one byte makes ioredis 5 throw)
     const isBehind = await redis.call('ping', echo).then(
       (pong: unknown) => String(Array.isArray(pong) ? pong.at(-1) : pong) === echo,
-      (error: unknown) => failureKind(asFailure(error)) === 'denied', // else it is the reply to another command
+      (error: unknown) => failureKind(asFailure(error)) === 'denied', // otherwise it is the reply to another command
     );
     if (isBehind) settled(replyError(MOVED));
     else if (!this.#hasEnded) this.#mixedUp(redis);
@@ -223,12 +224,13 @@ function uncork(stream: Socket): void {
   stream.uncork();
 }
 
-/** What ioredis rejects with, as one of the failures that port.ts lists. None of them holds a password. */
+/** An error of ioredis as one of the failures that port.ts lists. None of them holds a password. */
 function asFailure(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   const { message } = error;
   if (message.startsWith(UNSENT)) return new UnsentError('not connected');
   if (LOST.test(message)) return new LostError();
-  // A server's error carries the command that it answers. (Its name does not tell: ioredis 5 takes that from the class, which a minifier renames.)
+  // A server's error carries the command that it answers. (Its name does not tell: ioredis 5 takes that from the class, which a minifier
+  // renames.)
   return 'command' in error ? refusal(message) : error;
 }

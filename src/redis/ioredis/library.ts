@@ -1,4 +1,4 @@
-// ioredis as a library of ours: its user's options, or those of a client of theirs, which is only read. They are read anew for each connection.
+// ioredis behind the port: reads the user's options, or those of the user's client, anew for each connection.
 
 import type { ClusterOptions, RedisOptions } from 'ioredis';
 import { OptionError } from '../../api/errors.js';
@@ -15,15 +15,15 @@ import {
 } from '../redis-url.js';
 import { IoredisConnection, type Ioredis } from './connection.js';
 
-/** A client of ioredis. It is known by its shape, since ioredis may be installed more than once, and has forks. */
+/** A client of ioredis, recognized by its shape, since ioredis may be installed more than once, and has forks. */
 interface IoredisClient {
   readonly options: object;
   readonly status: string;
   readonly isCluster?: boolean;
   readonly duplicate: unknown;
-  /** (Private to ioredis' types: nothing else tells where a user's Cluster connects to.) */
+  /** (Private to ioredis' types: nothing else says where a user's Cluster connects to.) */
   readonly startupNodes?: unknown;
-  /** What it knows of its connection; while there is none, `prevCondition` is that of the one before. */
+  /** The state of its connection; while there is none, `prevCondition` is that of the one before. */
   readonly condition?: { readonly select?: number } | null;
   readonly prevCondition?: { readonly select?: number } | null;
 }
@@ -134,7 +134,7 @@ function ofCluster(options: ClusterOptions, startupNodes: unknown): Given<object
   };
 }
 
-/** Our connections are made from the options of an instance. The database that its `select()` chose is not among them, and may change. */
+/** The options of an instance, for our connections. The database that its `select()` chose is not among them, and may change. */
 function checkSelected({ condition, prevCondition, options }: IoredisClient): void {
   const selected = (prevCondition ?? condition)?.select;
   const db = String((options as RedisOptions).db ?? 0);

@@ -4,13 +4,13 @@ import { isReply, LostError, refusal, UnsentError } from '../failure.js';
 import type { Argument, Connection, Heard } from '../port.js';
 import type { Place } from '../redis-url.js';
 
-/** What we need of the package `redis`, or `@redis/client`. */
+/** The part that we need of the package `redis`, or `@redis/client`. */
 export interface NodeRedis {
   createClient(options: object): NodeRedisClient;
 }
 
 export interface NodeRedisClient {
-  /** Another one of the same class; what these options do not say is as in its own. */
+  /** Another client of the same class; omitted options are those of this one. */
   duplicate(options: object): NodeRedisClient;
   on(event: string, listener: (value: unknown) => void): unknown;
   connect(): Promise<unknown>;
@@ -34,19 +34,19 @@ export interface NodeRedisOptions {
   readonly name?: string | undefined;
 }
 
-/** What is ours of every connection, whatever the user gave. */
+/** Our own settings of every connection, whatever the user gave. */
 const OURS: object = {
   disableOfflineQueue: true,
-  // We select, and name the connection: see ioredis/connection.ts.
+  // We select the database and name the connection: see ioredis/connection.ts.
   database: undefined,
   name: undefined,
   disableClientInfo: true,
   readonly: false,
   pingInterval: undefined,
   commandsQueueMaxLength: undefined,
-  // Else version 6 would make an AbortSignal with a timer for every command.
+  // Otherwise version 6 makes an AbortSignal with a timer for every command.
   commandOptions: { timeout: undefined },
-  // Version 6 refuses it with RESP 2, and it would connect anew by itself.
+  // Version 6 refuses it with RESP 2, and it would reconnect by itself.
   maintNotifications: 'disabled',
   clientSideCache: undefined,
   emitInvalidate: undefined,
@@ -59,18 +59,21 @@ const UNSENT = /^(ClientOfflineError|ClientClosedError)$/;
 const LOST = /^(SocketClosedUnexpectedlyError|DisconnectsClientError)$/;
 
 export class NodeRedisConnection implements Connection {
-  /** Its socket is private: what is counted are replies and messages. */
+  /** Counts replies and messages, since the socket is private. */
   bytesRead = 0;
   isTls = false;
   readonly #heard: Heard;
   readonly #abort = new AbortController();
   readonly #client: NodeRedisClient | undefined;
   #state: 'opening' | 'ready' | 'ended' = 'opening';
-  /** Why it has ended, as far as is known. */
+  /** Why the connection has ended, as far as is known. */
   #reason: Error | undefined;
   #hasSubscribed = false;
 
-  /** `template`: only duplicated. `readOptions`: the user's options for this attempt, with the address in `socket`. They may have getters, which may throw. */
+  /**
+   * `template`: is only duplicated. `readOptions`: the user's options for this attempt, with the address in `socket`; they may have
+   * getters, which may throw.
+   */
   constructor(template: NodeRedisClient, readOptions: () => NodeRedisOptions, heard: Heard) {
     this.#heard = heard;
     try {
@@ -83,7 +86,7 @@ export class NodeRedisConnection implements Connection {
           ...socket,
           reconnectStrategy: false,
           socketTimeout: undefined,
-          // A subscriber only listens: the kernel has to find out that nobody is at the other end any more.
+          // A subscriber only listens: the kernel has to find out that the other end is gone.
           keepAlive: true,
           keepAliveInitialDelay: 10_000,
           // `destroy()` does not end a socket that is still connecting.
@@ -94,7 +97,7 @@ export class NodeRedisConnection implements Connection {
       this.#fail(error);
       return;
     }
-    // (Also for a reply that no command awaited: earlier ones may have been taken for those to other commands.)
+    // (Also after a reply that no command awaited: earlier replies may have gone to the wrong commands.)
     this.#client.on('error', this.#fail);
     this.#client.on('sharded-channel-moved', () => {
       if (this.#state !== 'ended') heard.moved();
@@ -118,7 +121,7 @@ export class NodeRedisConnection implements Connection {
     return sent.then(
       (reply) => {
         this.bytesRead++;
-        // Under RESP2 every string comes as a Buffer behind a SUBSCRIBE that was refused.
+        // Under RESP2 every string after a refused SUBSCRIBE comes as a Buffer.
         return read(this.#hasSubscribed ? withoutBuffers(reply) : reply);
       },
       (error: unknown) => {
@@ -130,11 +133,11 @@ export class NodeRedisConnection implements Connection {
   }
 
   gather(): void {
-    // it always writes at the end of the turn
+    // node-redis always writes at the end of the turn
   }
 
   flush(): void {
-    // it cannot
+    // node-redis cannot
   }
 
   subscribe(
@@ -161,7 +164,7 @@ export class NodeRedisConnection implements Connection {
 
   async close(): Promise<void> {
     this.#end(undefined);
-    await new Promise(setImmediate); // when the socket is destroyed
+    await new Promise(setImmediate); // until the socket is destroyed
   }
 
   readonly #message: Listener = (payload, channel) => {
@@ -183,14 +186,14 @@ export class NodeRedisConnection implements Connection {
     } catch {
       // it was closed already
     }
-    // All that was unanswered fails in this turn; nobody hears of an end within a call of theirs.
+    // All unanswered commands fail in this turn. `ended` must not be called within a call of the user of this connection.
     queueMicrotask(() => {
       this.#heard.ended(reason);
     });
   }
 }
 
-/** What node-redis rejects with, as one of the failures that port.ts lists. None of them holds a password. */
+/** An error of node-redis as one of the failures that port.ts lists. None of them holds a password. */
 function asFailure(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(String(error));
   const { name } = error.constructor;

@@ -1,4 +1,4 @@
-// node-redis as a library of ours: its user's options, or those of a client of theirs, which is only read. They are read anew for each connection.
+// node-redis behind the port: reads the user's options, or those of the user's client, anew for each connection.
 
 import { OptionError } from '../../api/errors.js';
 import { isPlainObject } from '../../api/options.js';
@@ -14,7 +14,7 @@ import {
 } from '../redis-url.js';
 import { NodeRedisConnection, type NodeRedis, type NodeRedisOptions } from './connection.js';
 
-/** What is read of the options of one server's client, of a cluster's, or of Sentinels'. */
+/** The options that are read: of one server's client, of a cluster's, or of Sentinels'. */
 interface Options extends NodeRedisOptions {
   readonly rootNodes?: unknown;
   readonly defaults?: NodeRedisOptions;
@@ -24,19 +24,19 @@ interface Options extends NodeRedisOptions {
   readonly nodeAddressMap?: unknown;
 }
 
-/** A client of `createClient()` or `createCluster()`. What `createSentinel()` and `createClientPool()` return has neither. */
+/** A client of `createClient()` or `createCluster()`. Those of `createSentinel()` and `createClientPool()` have neither of these fields. */
 interface Client {
   readonly options?: Options;
-  /** (Private to the types of a cluster: nothing else tells where it connects to.) */
+  /** (Private to the types of a cluster: nothing else says where it connects to.) */
   readonly _options?: Options;
 }
 
-/** Where a socket connects to: we say that. */
+/** The options of where a socket connects to, which we set. */
 const PLACE = ['host', 'port', 'path'];
 
 const WHOSE = 'option "redis": its ';
 
-/** Whether it is a client of node-redis, or options in its form. */
+/** Whether the source is a client of node-redis, or options in its form. */
 export function isOfNodeRedis(source: unknown): source is object {
   if (typeof source !== 'object' || source === null) return false;
   if (isPlainObject(source))
@@ -69,7 +69,7 @@ function givenBy(source: object): Given<NodeRedisOptions> {
   if (isPlainObject(source)) return ofOptions(source);
   const { options, _options } = source as Client;
   if (_options?.rootNodes) return ofCluster(_options);
-  // (A client has read the URL into the other options, and takes more kinds of URLs than we do.)
+  // (A client has turned its URL into the other options, and accepts more kinds of URLs than we do.)
   if (options) return ofServer(() => ({ ...options, url: undefined }));
   throw new OptionError(
     'option "redis" is a pool or a Sentinel client of node-redis, which hides where it connects to: it must be what createClient() or createCluster() returns, or plain options: for Sentinels { name, sentinelRootNodes, nodeClientOptions }',
@@ -123,7 +123,7 @@ function ofCluster(options: Options): Given<NodeRedisOptions> {
     keyPrefix: prefixOf(options.keyPrefix),
     connectionName: options.defaults?.name,
     optionsFor(address) {
-      // What a root node brings is for its own connections only, as in node-redis itself.
+      // The options of a root node are for its own connections only, as in node-redis itself.
       const own = roots.find((each) => textOf(each.address) === textOf(address))?.root ?? {};
       const [ofAll, ofOne] = [withoutUrl(options.defaults ?? {}), withoutUrl(own)];
       return { ...ofAll, ...ofOne, socket: { ...ofAll.socket, ...ofOne.socket } };
@@ -131,7 +131,7 @@ function ofCluster(options: Options): Given<NodeRedisOptions> {
   };
 }
 
-/** What is read of the options once. (The others may have getters, which are for each attempt.) */
+/** The options that are read once. (The others may have getters, and are read for each attempt.) */
 function placeOf(whose: string, { url, socket, database, keyPrefix, name }: NodeRedisOptions) {
   const ofUrl = url === undefined ? undefined : parseRedisUrl(`${whose}url`, url);
   const isInUrl = ofUrl !== undefined && ofUrl.database !== 0;
@@ -143,7 +143,7 @@ function placeOf(whose: string, { url, socket, database, keyPrefix, name }: Node
   };
 }
 
-/** The options with what their URL says in its place. (Read by us: an error of node-redis' would show the URL.) */
+/** The options with the parts of their URL in its place. (We read it: an error of node-redis would show the URL.) */
 function withoutUrl({ url, ...options }: NodeRedisOptions): NodeRedisOptions {
   if (url === undefined) return options;
   const { address, isTls, family, username, password } = parseRedisUrl(`${WHOSE}url`, url);
