@@ -316,10 +316,7 @@ interface LostGrant extends Omit<LostLock, 'lockName'> {
 }
 
 /** The loss of a grant, for the error and the event. */
-export function lossOf(
-  grant: LostGrant,
-  lossReason: LossReason,
-): LostEvent {
+export function lossOf(grant: LostGrant, lossReason: LossReason): LostEvent {
   const { lock, ownerId, heldForMs, heldSince, token } = grant;
   const lost = { lockName: lock.name, ownerId, heldForMs };
   const error = lockLost(lost, lossReason);
