@@ -80,7 +80,8 @@ export default {
       name: 'no-unresolvable',
       comment: 'an import that cannot be resolved is not checked either',
       severity: 'error',
-      from: {},
+      // The tutorial imports the package by its name, as its reader does: that is there after a build.
+      from: { pathNot: '^test/tutorial/' },
       to: { couldNotResolve: true },
     },
     {

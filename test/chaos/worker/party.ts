@@ -194,8 +194,8 @@ export class Party {
   describe(): void {
     for (const client of this.#clients) {
       this.#journal.note({ what: 'warned', message: inspect(client, { depth: 4 }) });
-      client.ping({ timeout: 1_000 }).catch(({ message }: Error) => {
-        this.#journal.note({ what: 'warned', message });
+      client.ping({ timeout: 1_000 }).catch((error: unknown) => {
+        this.#journal.note({ what: 'warned', message: String(error) });
       });
     }
   }

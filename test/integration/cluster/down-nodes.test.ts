@@ -25,7 +25,7 @@ describe.skipIf(topologiesUnavailable)(
       const lock = client.getLock(nameAt(0));
       await lock.withLock(() => undefined);
       await setup.loseTouch(lock.name);
-      expect(await lock.tryLock(10_000)).toBe(true);
+      expect(await lock.tryLock(30_000)).toBe(true);
       await lock.unlock();
     }, 60_000);
 
@@ -36,7 +36,7 @@ describe.skipIf(topologiesUnavailable)(
       await client.getLock(tag).withLock(() => undefined);
       await setup.loseTouch(tag);
       const locks = Array.from({ length: 300 }, (_, index) => client.getLock(`{${tag}}${index}`));
-      const acquired = await Promise.all(locks.map((lock) => lock.tryLock(10_000)));
+      const acquired = await Promise.all(locks.map((lock) => lock.tryLock(30_000)));
       expect(acquired.every(Boolean)).toBe(true);
       await Promise.all(locks.map((lock) => lock.unlock()));
     }, 60_000);

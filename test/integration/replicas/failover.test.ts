@@ -44,9 +44,12 @@ describe.skipIf(topologiesUnavailable)('of the grants before a failover', () => 
   it(
     'some are lost without, and each is told',
     async () => {
-      expect(await lostIn(ROUNDS, 0)).toBeGreaterThan(0);
+      // On a busy machine the kill may come after the replica has caught up.
+      let lost = 0;
+      for (let again = 0; again < 5 && lost === 0; again++) lost = await lostIn(ROUNDS, 0);
+      expect(lost).toBeGreaterThan(0);
     },
-    60_000 * ROUNDS,
+    5 * 60_000 * ROUNDS,
   );
 });
 
