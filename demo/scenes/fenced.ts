@@ -1,5 +1,5 @@
-// Worker processes transfer money under a lock, and one of them is paused past its lease while it holds it: first the bank takes
-// whatever it is told, then it refuses who comes with an older token.
+// Worker processes transfer money under a lock, and one of them is paused past its lease while it holds it: first the bank accepts every
+// write, then it refuses a writer with an older token.
 import { styleText } from 'node:util';
 import type { Worker } from '../support/crew.js';
 import { accountRows, fault, holderIn, seconds, table, takeover } from '../support/figures.js';
@@ -52,25 +52,25 @@ export const fencedShow: Show = {
 interface FencedPlan extends ScenePlan {
   /** When to pause the holder. */
   readonly pauseAfterMs: number;
-  /** When it wakes up; later if nobody else has written by then. */
+  /** When it continues; later if nobody else has written by then. */
   readonly wakeAfterMs: number;
 }
 
 interface FencedState extends SceneState<FencedPlan> {
   readonly transfers: number;
-  /** What the holders have; empty without tokens. */
+  /** The holders' tokens; empty without tokens. */
   readonly tokens: ReadonlyMap<Worker, string>;
-  /** The largest that the bank has seen. */
+  /** The largest token that the bank has seen. */
   readonly largestToken: string | undefined;
-  /** From the pause until somebody else held the lock. */
+  /** From the pause until another worker held the lock. */
   readonly takeoverMs: number | undefined;
   /** Transfers while the holder was paused. */
   readonly meanwhile: number;
-  /** What became of what the paused process wrote when it woke up; undefined: it has not written. */
+  /** The fate of what the paused process wrote when it continued; undefined: it has not written. */
   readonly lateWrite: 'accepted' | 'refused' | undefined;
 }
 
-/** How long the holder stays between its last look at the lock and its write: long enough to be paused there. */
+/** How long the holder stays between its last check of the lock and its write: long enough to be paused there. */
 const LINGER_MS = 2_000;
 
 class FencedStory implements Story<FencedPlan, FencedState> {
@@ -91,7 +91,7 @@ class FencedStory implements Story<FencedPlan, FencedState> {
   async happen(): Promise<void> {
     await this.#scene.until(this.#scene.plan.pauseAfterMs);
     const holder = await this.#scene.somebodyMidway(LINGER_MS, true);
-    if (!holder) return; // the verdict tells
+    if (!holder) return; // findBug() reports it
     holder.pause();
     this.#pausedAtMs = monotonicMs();
     this.#paused = holder;
@@ -143,7 +143,7 @@ class FencedStory implements Story<FencedPlan, FencedState> {
     } else if (atMs > this.#pausedAtMs && !this.#isAwake) this.#meanwhile++;
   }
 
-  /** Whether what this worker tells is of the write before which it was paused: the first that it tells when it is awake. */
+  /** Whether a worker's report is about the write before which it was paused: the first report after it continues. */
   #isLate(worker: Worker): boolean {
     return worker === this.#paused && this.#isAwake && this.#lateWrite === undefined;
   }
@@ -195,7 +195,7 @@ function summary(state: FencedState): string {
   ].join(' | ');
 }
 
-/** What of a scene the verdict rests on. */
+/** The part of a scene that the verdict depends on. */
 type Outcome = Pick<FencedState, 'takeoverMs' | 'meanwhile' | 'lateWrite' | 'lostCents'>;
 
 /** Both scenes side by side. */
@@ -221,7 +221,7 @@ const MORAL =
   'looked at the lock just before, and wrote when it woke up. Only the resource\n' +
   'can refuse that: it remembers the largest token that it has seen.';
 
-/** What was seen that must not be, or was not seen though the show is about it. */
+/** The first observation that must not happen, or that is missing although the show is about it; undefined: none. */
 export function findBug(bare: Outcome, fenced: Outcome): string | undefined {
   for (const { takeoverMs, meanwhile, lateWrite } of [bare, fenced]) {
     if (takeoverMs === undefined) return 'While a holder was paused nobody else got the lock';

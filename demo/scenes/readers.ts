@@ -1,5 +1,5 @@
-// Worker processes read accounts, all at the same time, while others write them in two steps: first without a lock, then under a
-// read-write lock, where one that reads and one that writes are killed.
+// Worker processes read accounts, all at the same time, while others write them in two steps: first without a lock, then under a read-write
+// lock, where a reader and a writer are killed.
 import { styleText } from 'node:util';
 import { TOTAL_CENTS } from '../support/bank.js';
 import type { Worker } from '../support/crew.js';
@@ -51,26 +51,26 @@ export const readersShow: Show = {
 };
 
 interface ReadersPlan extends ScenePlan {
-  /** When to kill one who reads, and one who writes; left out: never. */
+  /** When to kill a reader, and a writer; left out: never. */
   readonly kills?: Readonly<Record<Role, number>>;
 }
 
 type Role = 'reader' | 'writer';
 
 interface ReadersState extends SceneState<ReadersPlan> {
-  /** Those of the workers that write; the others read. */
+  /** The workers that write; the others read. */
   readonly writers: readonly Worker[];
   readonly reads: number;
   readonly transfers: number;
-  /** Sums that were wrong, as somebody wrote meanwhile. */
+  /** Sums that were wrong because of a write meanwhile. */
   readonly wrongSums: number;
-  /** What all accounts have together. */
+  /** The total of all accounts. */
   readonly totalCents: number;
   readonly mostReaders: number;
   readonly intrusions: number;
-  /** Of one that writes, for the living. */
+  /** Of a writer behind live processes. */
   readonly longestWriterWaitMs: number;
-  /** From the kill until somebody was inside whom the dead one kept out. */
+  /** From the kill until a worker that the dead one had blocked is inside. */
   readonly takeoverMs: Readonly<Partial<Record<Role, number>>>;
 }
 
@@ -148,7 +148,7 @@ class ReadersStory implements Story<ReadersPlan, ReadersState> {
       (worker) => this.#writes(worker) === (role === 'writer'),
     );
     const victim = await this.#scene.somebodyMidway(FOREVER_MS, false, living[0]);
-    if (!victim) return; // the verdict tells
+    if (!victim) return; // findBug() reports it
     const killedAtMs = monotonicMs();
     this.#killedAtMs.set(role, killedAtMs);
     void victim.kill();
@@ -157,7 +157,7 @@ class ReadersStory implements Story<ReadersPlan, ReadersState> {
     this.#scene.tell(`${victim.name} ${doing}: SIGKILL`);
   }
 
-  /** A dead reader keeps out who writes, a dead writer everybody. */
+  /** A dead reader blocks writers, a dead writer everybody. */
   #noticeTakeovers(worker: Worker, atMs: number): void {
     for (const [role, killedAtMs] of this.#killedAtMs) {
       const isKeptOut = role === 'writer' || this.#writes(worker);
@@ -169,7 +169,7 @@ class ReadersStory implements Story<ReadersPlan, ReadersState> {
     }
   }
 
-  /** How long those who write wait for the living: not while somebody dead is inside. */
+  /** How long writers wait for live processes: not while a dead one is inside. */
   #noticeWait(worker: Worker, atMs: number, waitedMs: number): void {
     const waitedForTheDead = [...this.#killedAtMs].some(([role, killedAtMs]) => {
       const takenOverAtMs = killedAtMs + (this.#takeoverMs[role] ?? Infinity);
@@ -180,7 +180,7 @@ class ReadersStory implements Story<ReadersPlan, ReadersState> {
   }
 }
 
-// Who was inside when, as the workers tell: how many read at the same time, and whether anybody was beside one who wrote.
+// Who was inside when, as the workers report: how many readers overlapped, and whether anybody overlapped with a writer.
 
 /** One stay in the lock, or at work without one; times on the machine's monotonic clock. */
 interface Stay {
@@ -191,7 +191,7 @@ interface Stay {
 
 export class Stays {
   readonly #entered = new Map<Worker, number>();
-  /** Those that are over. */
+  /** The stays that are over. */
   readonly #past: Stay[] = [];
   #intrusions = 0;
   #mostReaders = 0;
@@ -200,7 +200,7 @@ export class Stays {
     this.#entered.set(worker, atMs);
   }
 
-  /** It was inside until then, if it was. */
+  /** Ends the worker's stay, if it has one. */
   leave(worker: Worker, leftAtMs: number, writes: boolean): void {
     const enteredAtMs = this.#entered.get(worker);
     if (enteredAtMs === undefined) return;
@@ -212,17 +212,17 @@ export class Stays {
     if (!writes) this.#mostReaders = Math.max(this.#mostReaders, this.#readersAlong(stay, beside));
   }
 
-  /** How many read at the same time, at most. */
+  /** The largest number of readers at the same time. */
   get mostReaders(): number {
     return this.#mostReaders;
   }
 
-  /** How often somebody was inside beside one who wrote. */
+  /** How often a worker was inside together with a writer. */
   get intrusions(): number {
     return this.#intrusions;
   }
 
-  /** The most readers at a time during a stay; it is at its highest when one of them has just come in. */
+  /** The most readers at a time during a stay; the maximum is at the entry of one of them. */
   #readersAlong(stay: Stay, beside: readonly Stay[]): number {
     const readers = [stay, ...beside.filter(({ writes }) => !writes)];
     const at = (atMs: number): number =>
@@ -288,7 +288,7 @@ function summary(state: ReadersState): string {
   ].join(' | ');
 }
 
-/** What of a scene the verdict rests on. */
+/** The part of a scene that the verdict depends on. */
 type Outcome = Pick<
   ReadersState,
   'transfers' | 'wrongSums' | 'totalCents' | 'mostReaders' | 'intrusions' | 'takeoverMs'
@@ -322,7 +322,7 @@ const MORAL =
   'keeps writers out, and whoever is behind them, a dead writer everybody: until its\n' +
   'lease of 3 s ends. The longest wait of a writer is that for the living.';
 
-/** What was seen that must not be, or was not seen though the show is about it. */
+/** The first observation that must not happen, or that is missing although the show is about it; undefined: none. */
 export function findBug(bare: Outcome, locked: Outcome): string | undefined {
   if (bare.wrongSums === 0) return 'Without locks all sums were right';
   if (locked.wrongSums > 0) return `Under the lock ${locked.wrongSums} sums were wrong`;

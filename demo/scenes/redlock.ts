@@ -58,30 +58,30 @@ export const redlockShow: Show = {
 };
 
 interface RedlockPlan extends ScenePlan {
-  /** When to kill one more master: with the last of these, too few are left. */
+  /** When to kill one more master: after the last of these, too few remain. */
   readonly killAfterMs: readonly number[];
   /** When to start all of them again. */
   readonly startAgainAfterMs: number;
-  /** How long they do not vote then. */
+  /** How long they do not vote after that. */
   readonly guardMs: number;
 }
 
 interface RedlockState extends SceneState<RedlockPlan> {
   readonly masters: readonly Master[];
   readonly transfers: number;
-  /** Up to the kill that left too few masters. */
+  /** Up to the kill after which too few masters remained. */
   readonly longestStallMs: number;
-  /** Transfers with so many masters dead, up to when they were started again. */
+  /** Transfers by the number of dead masters, up to the restart. */
   readonly transfersByDead: readonly number[];
   readonly transfersAfterRestart: number;
   readonly refusals: Refusals;
-  /** How often somebody got the lock though too few masters were left. */
+  /** How often a worker acquired the lock although too few masters remained. */
   readonly heldWithoutMajority: number;
-  /** From when the masters were started again until somebody held the lock. */
+  /** From the restart of the masters until a worker held the lock. */
   readonly resumedMs: number | undefined;
 }
 
-/** Somebody may have been let in just before the kill, and says so a little later. */
+/** A worker may have entered just before the kill, and report it a little later. */
 const GRACE_MS = 500;
 
 class RedlockStory implements Story<RedlockPlan, RedlockState> {
@@ -93,7 +93,7 @@ class RedlockStory implements Story<RedlockPlan, RedlockState> {
   #startedAgainAtMs = Infinity;
   #resumedAtMs: number | undefined;
   #heldWithoutMajority = 0;
-  /** What an error is news for, if a master gave this answer. */
+  /** The answer of a master that makes the next error worth showing. */
   #awaited: NodeAnswer['answer'] | undefined;
 
   constructor(scene: Scene<RedlockPlan>, masters: readonly Master[]) {
@@ -175,13 +175,13 @@ class RedlockStory implements Story<RedlockPlan, RedlockState> {
     this.#scene.tell(`${worker.name}: QuorumError: ${message}`);
   }
 
-  /** When the master was killed without which there is no majority. */
+  /** When the master was killed after which there was no majority. */
   get #lastKilledAtMs(): number {
     return this.#killedAtMs[this.#scene.plan.killAfterMs.length - 1] ?? Infinity;
   }
 }
 
-// The masters of the show, which are killed and started again, and what was last said of them.
+// The masters of the show, which are killed and restarted, and the latest answer of each.
 
 type MasterState = 'up' | 'killed' | 'back';
 
@@ -192,7 +192,7 @@ class Master {
   state: MasterState = 'up';
   /** Since when it has been in this state, on the monotonic clock. */
   sinceMs: number = monotonicMs();
-  /** What the last QuorumError said of it; undefined: nothing since it changed. */
+  /** The master's answer in the last QuorumError; undefined: none since its state changed. */
   answer: NodeAnswer | undefined;
   readonly #server: RedisServer;
 
@@ -202,13 +202,13 @@ class Master {
     this.#server = server;
   }
 
-  /** SIGKILL: what it knew of locks is gone. */
+  /** SIGKILL: the master loses all that it knew of locks. */
   async kill(): Promise<void> {
     await this.#server.kill();
     this.#become('killed');
   }
 
-  /** On the same port, with nothing in it. */
+  /** On the same port, without data. */
   async startAgain(): Promise<void> {
     await this.#server.start();
     this.#become('back');
@@ -221,7 +221,7 @@ class Master {
   }
 }
 
-// What the QuorumErrors of a run said, master by master.
+// The answers in the QuorumErrors of a run, master by master.
 
 class Refusals {
   /** How many errors there were. */
@@ -235,7 +235,7 @@ class Refusals {
     for (const node of nodes) {
       if (node.answer === 'guarded') this.#votesInMs.push(node.votesInMs);
       if (node.answer !== 'unreachable') continue;
-      const reason = node.reason.replace(/ \S+:\d+$/, ''); // where it is differs
+      const reason = node.reason.replace(/ \S+:\d+$/, ''); // the address differs
       this.#unreachable.set(reason, (this.#unreachable.get(reason) ?? 0) + 1);
     }
   }
@@ -258,7 +258,7 @@ class Refusals {
   }
 }
 
-// When money was transferred, and for how long it was not. Times in milliseconds on the machine's monotonic clock.
+// The times of the transfers, and the gaps between them, in milliseconds on the machine's monotonic clock.
 
 class TransferLog {
   readonly #startedAtMs: number;
@@ -272,7 +272,7 @@ class TransferLog {
     return this.#timesMs.length;
   }
 
-  /** Told by different processes: the order in which that arrives is not quite the order in which it happened. */
+  /** Different processes report this: the messages may arrive in another order than that of the events. */
   add(atMs: number): void {
     const index = this.#timesMs.findLastIndex((known) => known <= atMs);
     this.#timesMs.splice(index + 1, 0, atMs);
@@ -282,7 +282,7 @@ class TransferLog {
     return this.#timesMs.filter((atMs) => atMs >= fromMs && atMs < toMs).length;
   }
 
-  /** The longest time without any, up to then. */
+  /** The longest gap up to this time. */
   longestStallMs(untilMs: number): number {
     const timesMs = [this.#startedAtMs, ...this.#timesMs.filter((atMs) => atMs < untilMs), untilMs];
     return Math.max(...timesMs.slice(1).map((atMs, i) => atMs - timesMs[i]!));
@@ -371,7 +371,7 @@ function moral({ guardMs }: RedlockPlan): string {
   );
 }
 
-/** What was seen that must not be. */
+/** The first observation that must not happen; undefined: none. */
 function findBug(state: RedlockState): string | undefined {
   const { plan, lostCents, transfersByDead, refusals, heldWithoutMajority, resumedMs } = state;
   if (lostCents > 0) return `${lostCents} cents were lost`;

@@ -1,5 +1,5 @@
-// Worker processes transfer money in one Redis, first without locks, then under holdfast, where one of them is killed
-// while it holds the lock.
+// Worker processes transfer money in one Redis, first without locks, then under holdfast, where one of them is killed while it holds the
+// lock.
 import { styleText } from 'node:util';
 import type { Worker } from '../support/crew.js';
 import {
@@ -67,7 +67,7 @@ interface TransfersState extends SceneState<TransfersPlan> {
   /** How often the lock went from one process to another. */
   readonly handOvers: number;
   readonly longestWaitMs: number;
-  /** From the kill until somebody else held the lock. */
+  /** From the kill until another worker held the lock. */
   readonly takeoverMs: number | undefined;
 }
 
@@ -87,7 +87,7 @@ class TransfersStory implements Story<TransfersPlan, TransfersState> {
     if (this.#scene.plan.killAfterMs === undefined) return;
     await this.#scene.until(this.#scene.plan.killAfterMs);
     const holder = await this.#scene.somebodyMidway(FOREVER_MS);
-    if (!holder) return; // the verdict tells
+    if (!holder) return; // findBug() reports it
     this.#killedAtMs = monotonicMs();
     void holder.kill();
     this.#scene.tell(`${holder.name} holds the lock, has read and not yet written: SIGKILL`);
@@ -188,7 +188,7 @@ const MORAL =
   'written nothing yet, and nobody renewed its lease any more: when the 3 s were\n' +
   'over, the lock went on to the next. The longest wait includes that.';
 
-/** What was seen under holdfast that must not be. */
+/** The first observation that must not happen under holdfast; undefined: none. */
 function findBug({ lostCents, takeoverMs }: TransfersState): string | undefined {
   if (lostCents > 0) return `Under holdfast ${lostCents} cents were lost`;
   if (takeoverMs === undefined) return 'After the kill nobody got the lock';

@@ -1,4 +1,4 @@
-// The verdict of the demo on readers and writers: it fails unless all that it is about was seen.
+// The verdict of the demo on readers and writers: it fails unless the run showed everything that the demo is about.
 import { expect, it } from 'vitest';
 import type { Worker } from '../../../demo/support/crew.js';
 import { findBug, Stays } from '../../../demo/scenes/readers.js';
@@ -26,11 +26,11 @@ it.each([
   { what: 'After the kill of a reader', locked: { takeoverMs: { writer: 1 } } },
   { what: 'After the kill of a writer', locked: { takeoverMs: { reader: 1 } } },
   { what: 'there was 3,999.50 in all', locked: { totalCents: 3_999_50 } },
-])('tells of a run in which $what ($bare, $locked)', ({ what, bare, locked }) => {
+])('reports a run in which $what ($bare, $locked)', ({ what, bare, locked }) => {
   expect(findBug({ ...BARE, ...bare }, { ...LOCKED, ...locked })).toContain(what);
 });
 
-it('counts who was beside a writer, and how many read at the same time, in whatever order it is told', () => {
+it('counts overlaps with a writer, and concurrent readers, in whatever order the reports arrive', () => {
   const [w, r1, r2, r3] = ['w', 'r1', 'r2', 'r3'].map((name) => ({ name }) as unknown as Worker);
   const stays = new Stays();
   const stay = (worker: Worker | undefined, fromMs: number, toMs: number): void => {
