@@ -20,8 +20,8 @@ const WORKERS = 6;
 const PLAN: FairPlan = {
   title: "one fair lock: await holdfast.getFairLock('bank').withLock(transfer)",
   explanation:
-    `${WORKERS} processes queue for it; each thinks for 0.1 to 0.3 s inside and then joins again.\n` +
-    'After 5 s the one that is first in line is killed, after 11 s the one that holds the lock.',
+    `${WORKERS} processes queue for it. Each holds it for 0.1 to 0.3 s and then joins the line again.\n` +
+    'After 5 s the demo kills the process that is first in line, after 11 s the holder.',
   lock: 'fair',
   durationMs: 21_000,
   killFirstAfterMs: 5_000,
@@ -29,7 +29,7 @@ const PLAN: FairPlan = {
 };
 
 export const fairShow: Show = {
-  about: 'a line for one fair lock; the first in it is killed, then a holder',
+  about: 'a line for one fair lock; the first in line is killed, then a holder',
   play: (signal) =>
     onStage({ workers: WORKERS, signal }, async (stage) => {
       await using looking = new Holdfast({ redis: stage.url, keyPrefix: stage.prefix });
@@ -89,7 +89,7 @@ class FairStory implements Story<FairPlan, FairState> {
 
     await this.#scene.until(this.#scene.plan.killHolderAfterMs);
     const holder = await this.#scene.somebodyMidway(FOREVER_MS);
-    if (holder) this.#kill('holder', holder, 'holds the lock, has read and not yet written');
+    if (holder) this.#kill('holder', holder, 'holds the lock, has read and not written yet');
   }
 
   heed(worker: Worker, report: Report): void {
@@ -141,8 +141,8 @@ class FairStory implements Story<FairPlan, FairState> {
       const name = next.worker.name;
       this.#scene.tell(
         place === 'first'
-          ? `${name}, who was behind it, is in ${takeoverMs.toFixed(1)} ms after ${before!.worker.name} went out`
-          : `${name}, who was first in line, is in ${seconds(takeoverMs, 2)} after the kill: the lease ran out`,
+          ? `${name}, which was next in line, enters ${takeoverMs.toFixed(1)} ms after ${before!.worker.name} released the lock`
+          : `${name}, which was first in line, enters ${seconds(takeoverMs, 2)} after the kill, when the lease ended`,
       );
     }
   }
@@ -294,19 +294,20 @@ function report(state: FairState): string {
 }
 
 const MORAL =
-  'Out of order: how often somebody got in, or into the line, ahead of one who stood\n' +
-  'there before, by looks at the line ten times a second. Whoever goes out hands the\n' +
-  'lock to the first in line that can still be told; so the dead one there delayed\n' +
-  'nobody. The dead holder had written nothing yet, and nobody renewed its lease any\n' +
-  'more: when the 3 s were over, the lock went on. The longest wait includes that.';
+  'Out of order: how often a process entered, or joined the line, ahead of one that\n' +
+  'was in line before it. The demo polls the line ten times a second. A release hands\n' +
+  'the lock to the first process in line that is still connected, so the dead one\n' +
+  'delayed nobody. The dead holder had not written yet, and nobody renewed its lease:\n' +
+  'after 3 s the lock went to the next. The longest wait includes these 3 s.';
 
 /** The first observation that must not happen; undefined: none. */
 function findBug(state: FairState): string | undefined {
   const { outOfOrder, lostCents, firstKilledMs, holderKilledMs } = state;
-  if (outOfOrder > 0) return `${outOfOrder} times somebody came out of order`;
+  if (outOfOrder > 0) return `${outOfOrder} times a process entered out of order`;
   if (lostCents > 0) return `${lostCents} cents were lost`;
-  if (firstKilledMs === undefined) return 'After the kill of the first in line nobody got in';
-  if (firstKilledMs > AT_ONCE_MS) return 'The place of a dead process held up the line';
-  if (holderKilledMs === undefined) return 'After the kill of the holder nobody got in';
+  if (firstKilledMs === undefined)
+    return 'After the first in line was killed, nobody acquired the lock';
+  if (firstKilledMs > AT_ONCE_MS) return 'The place of a dead process delayed the line';
+  if (holderKilledMs === undefined) return 'After the holder was killed, nobody acquired the lock';
   return undefined;
 }

@@ -22,7 +22,8 @@ const WITHOUT_TOKENS: FencedPlan = {
   title: "1 of 2: without tokens, holdfast.getLock('bank')",
   explanation:
     `${WORKERS} processes transfer money, one at a time. After 2 s the holder is paused, between its last\n` +
-    'look at the lock and its write. After 7 s it wakes up, takes itself for the holder, and writes.',
+    'check of the lock and its write. After 7 s it continues, still believes that it holds the\n' +
+    'lock, and writes.',
   lock: 'reentrant',
   ...TIMES,
 };
@@ -30,8 +31,8 @@ const WITHOUT_TOKENS: FencedPlan = {
 const WITH_TOKENS: FencedPlan = {
   title: "2 of 2: with tokens, holdfast.getFencedLock('bank')",
   explanation:
-    'The same. Each holder has a token larger than all before it, and shows it to the bank,\n' +
-    'which refuses who comes with a smaller one than it has seen.',
+    'The same. Each holder has a larger token than all holders before it, and sends it with each\n' +
+    'write. The bank refuses a write whose token is smaller than one that it has seen.',
   lock: 'fenced',
   ...TIMES,
 };
@@ -95,14 +96,14 @@ class FencedStory implements Story<FencedPlan, FencedState> {
     holder.pause();
     this.#pausedAtMs = monotonicMs();
     this.#paused = holder;
-    this.#scene.tell(`${holder.name} holds the lock, and is paused just before it writes: SIGSTOP`);
+    this.#scene.tell(`${holder.name} holds the lock and is paused just before it writes: SIGSTOP`);
 
     await this.#scene.until(this.#scene.plan.wakeAfterMs);
     await this.#scene.goOnWhile(() => this.#meanwhile === 0);
     this.#isAwake = true;
     holder.resume();
     this.#scene.tell(
-      `${holder.name} wakes up ${this.#meanwhile} transfers later, and writes: SIGCONT`,
+      `${holder.name} continues ${this.#meanwhile} transfers later and writes: SIGCONT`,
     );
   }
 
@@ -132,14 +133,14 @@ class FencedStory implements Story<FencedPlan, FencedState> {
     if (atMs < this.#pausedAtMs || this.#takeoverMs !== undefined) return;
     this.#takeoverMs = atMs - this.#pausedAtMs;
     const after = seconds(this.#takeoverMs, 2);
-    this.#scene.tell(`${worker.name} has the lock ${after} after that: the lease ran out`);
+    this.#scene.tell(`${worker.name} has the lock ${after} later, when the lease ended`);
   }
 
   #noticeTransfer(worker: Worker, atMs: number): void {
     this.#transfers++;
     if (this.#isLate(worker)) {
       this.#lateWrite = 'accepted';
-      this.#scene.tell('What it writes is what it had read before the pause: the late write wins');
+      this.#scene.tell('It writes balances that it read before the pause: the late write wins');
     } else if (atMs > this.#pausedAtMs && !this.#isAwake) this.#meanwhile++;
   }
 
@@ -215,18 +216,18 @@ function report(bare: FencedState, fenced: FencedState): string {
 }
 
 const MORAL =
-  'Cents lost: by how much the balances differ from a ledger that is written in\n' +
-  'the same transactions. Both times the lock did all that a lock can: the lease\n' +
-  'of the paused process ran out, and others had their turns. That process had\n' +
-  'looked at the lock just before, and wrote when it woke up. Only the resource\n' +
-  'can refuse that: it remembers the largest token that it has seen.';
+  'Cents lost: the difference between the balances and a ledger that is written in\n' +
+  'the same transactions. Both times the lock did all that a lock can do: the lease\n' +
+  'of the paused process ended, and other processes had their turns. The paused one\n' +
+  'had checked the lock just before, and wrote when it continued. Only the resource\n' +
+  'can refuse such a write: it remembers the largest token that it has seen.';
 
 /** The first observation that must not happen, or that is missing although the show is about it; undefined: none. */
 export function findBug(bare: Outcome, fenced: Outcome): string | undefined {
   for (const { takeoverMs, meanwhile, lateWrite } of [bare, fenced]) {
-    if (takeoverMs === undefined) return 'While a holder was paused nobody else got the lock';
+    if (takeoverMs === undefined) return 'While a holder was paused nobody else acquired the lock';
     if (meanwhile === 0) return 'While a holder was paused nobody else wrote';
-    if (lateWrite === undefined) return 'The process that was paused never wrote';
+    if (lateWrite === undefined) return 'The paused process never wrote';
   }
   if (bare.lateWrite !== 'accepted') return 'Without tokens the late write was refused';
   if (bare.lostCents === 0) return 'Without tokens the late write destroyed nothing';

@@ -27,8 +27,8 @@ const MASTERS = 5;
 const PLAN: RedlockPlan = {
   title: "one Redlock on five masters: holdfast.getRedLock(...five.map((f) => f.getLock('bank')))",
   explanation:
-    `${WORKERS} processes transfer money under it. After 4 s and 7 s a master is killed: three of five\n` +
-    'are enough. After 11 s a third one is; after 15 s all three are started again, empty.',
+    `${WORKERS} processes transfer money under it. After 4 s and 7 s the demo kills a master: the other\n` +
+    'three are a majority. After 11 s it kills a third one; after 15 s it restarts all three, empty.',
   lock: 'redlock',
   durationMs: 24_000,
   killAfterMs: [4_000, 7_000, 11_000],
@@ -40,13 +40,13 @@ export const redlockShow: Show = {
   about: 'a lock on five masters, of which three are killed',
   async play(signal) {
     if (process.env['HOLDFAST_TEST_BACKEND'] === 'none') {
-      console.log('This show takes five Redis servers of its own, and none can be started here.');
+      console.log('This show needs five Redis servers of its own, and none can be started here.');
       return false;
     }
     await using servers = await startMasters(MASTERS);
     const masters = servers.map((server, index) => new Master(`master ${index + 1}`, server));
     console.log(
-      `${MASTERS} masters are up; they vote when they have been for ${seconds(PLAN.guardMs, 0)}`,
+      `${MASTERS} masters are up; they vote ${seconds(PLAN.guardMs, 0)} after their start`,
     );
     const env = { [MASTER_URLS]: servers.map(({ url }) => url).join(' ') };
     return await onStage({ workers: WORKERS, signal, env }, async (stage) => {
@@ -141,8 +141,10 @@ class RedlockStory implements Story<RedlockPlan, RedlockState> {
     const left = this.#masters.length - this.#killedAtMs.length;
     const isEnough = this.#killedAtMs.length < this.#scene.plan.killAfterMs.length;
     if (!isEnough) this.#awaited = 'unreachable';
-    const outlook = isEnough ? 'are a majority: it goes on' : 'are none: nobody may go on';
-    this.#scene.tell(`SIGKILL for ${victim.name}: the ${left} that are left ${outlook}`);
+    const outlook = isEnough
+      ? 'are a majority: work continues'
+      : 'are no majority: nobody gets the lock';
+    this.#scene.tell(`SIGKILL for ${victim.name}: the remaining ${left} ${outlook}`);
   }
 
   async #startAgain(): Promise<void> {
@@ -150,7 +152,7 @@ class RedlockStory implements Story<RedlockPlan, RedlockState> {
     const dead = this.#masters.filter(({ state }) => state === 'killed');
     await Promise.all(dead.map((master) => master.startAgain()));
     this.#awaited = 'guarded';
-    this.#scene.tell(`${dead.length} masters are started again, empty: may one of them vote?`);
+    this.#scene.tell(`${dead.length} masters are restarted, empty: they may not vote yet`);
   }
 
   #noticeHolder(worker: Worker, atMs: number): void {
@@ -351,23 +353,23 @@ function report(state: RedlockState): string {
       `  ${state.masters.length - dead} of ${state.masters.length} masters up`,
       String(count),
     ]),
-    ['  all started again', String(transfersAfterRestart)],
+    ['  after the restart', String(transfersAfterRestart)],
     ['cents lost', state.lostCents.toLocaleString('en')],
-    ['longest stall with 3 and more up', seconds(longestStallMs, 2)],
+    ['longest stall with 3 or more up', seconds(longestStallMs, 2)],
     ['restart to the next holder', takeover(resumedMs)],
     ['QuorumErrors', String(refusals.count)],
   ];
-  const reasons = ['What they said of masters:', ...refusals.lines, ''];
+  const reasons = ['The answers of the masters in them:', ...refusals.lines, ''];
   return [table(rows, 34), ...(refusals.count > 0 ? reasons : [])].join('\n');
 }
 
 function moral({ guardMs }: RedlockPlan): string {
   return (
-    'Cents lost: by how much the balances differ from a ledger that is written in\n' +
-    'the same transactions. With three of five masters it goes on. With two nobody\n' +
-    'can know whether the lock is free, and the error says so. A master that was\n' +
-    'started again may have forgotten who holds the lock: it does not vote before\n' +
-    `any lease that it may have granted is over, here ${seconds(guardMs, 0)}.`
+    'Cents lost: the difference between the balances and a ledger that is written in\n' +
+    'the same transactions. With three of five masters work continues. With two nobody\n' +
+    'can know whether the lock is free, and the error says so. A restarted master may\n' +
+    'have forgotten the holder of the lock: it does not vote until every lease that it\n' +
+    `may have granted has ended, here ${seconds(guardMs, 0)}.`
   );
 }
 
@@ -375,11 +377,12 @@ function moral({ guardMs }: RedlockPlan): string {
 function findBug(state: RedlockState): string | undefined {
   const { plan, lostCents, transfersByDead, refusals, heldWithoutMajority, resumedMs } = state;
   if (lostCents > 0) return `${lostCents} cents were lost`;
-  if (heldWithoutMajority > 0) return `${heldWithoutMajority} times two masters let somebody in`;
-  if (transfersByDead[2] === 0) return 'With three of five masters nothing went on';
-  if (refusals.count === 0) return 'Nobody said that too few masters were left';
-  if (!refusals.wereGuarded) return 'Masters that were started again were not kept from voting';
-  if (resumedMs === undefined) return 'After the restart nobody got the lock';
-  if (resumedMs < plan.guardMs) return 'A master voted sooner after its start than it may';
+  if (heldWithoutMajority > 0)
+    return `${heldWithoutMajority} times a process acquired the lock from two masters`;
+  if (transfersByDead[2] === 0) return 'With three of five masters work stopped';
+  if (refusals.count === 0) return 'No error said that too few masters remained';
+  if (!refusals.wereGuarded) return 'Restarted masters were not prevented from voting';
+  if (resumedMs === undefined) return 'After the restart nobody acquired the lock';
+  if (resumedMs < plan.guardMs) return 'A master voted too soon after its start';
   return undefined;
 }

@@ -28,8 +28,8 @@ const WORKERS = 5;
 const WITHOUT_LOCKS: TransfersPlan = {
   title: '1 of 2: without locks',
   explanation:
-    `${WORKERS} processes each read two balances, think for 10 to 30 ms, write both back.\n` +
-    'Money vanishes, or comes from nowhere.',
+    `${WORKERS} processes each read two balances, wait 10 to 30 ms, and write both back.\n` +
+    'They overwrite each other: money vanishes, or comes from nowhere.',
   lock: 'none',
   durationMs: 7_000,
 };
@@ -37,7 +37,7 @@ const WITHOUT_LOCKS: TransfersPlan = {
 const UNDER_HOLDFAST: TransfersPlan = {
   title: '2 of 2: under holdfast, await lock.withLock(transfer)',
   explanation:
-    'The same, one at a time. After 4 s the process that holds the lock is killed\n' +
+    'The same, one at a time. After 4 s the demo kills the process that holds the lock,\n' +
     'in the middle of a transfer.',
   lock: 'reentrant',
   durationMs: 14_000,
@@ -90,7 +90,7 @@ class TransfersStory implements Story<TransfersPlan, TransfersState> {
     if (!holder) return; // findBug() reports it
     this.#killedAtMs = monotonicMs();
     void holder.kill();
-    this.#scene.tell(`${holder.name} holds the lock, has read and not yet written: SIGKILL`);
+    this.#scene.tell(`${holder.name} holds the lock, has read and not written yet: SIGKILL`);
   }
 
   heed(worker: Worker, report: Report): void {
@@ -116,7 +116,7 @@ class TransfersStory implements Story<TransfersPlan, TransfersState> {
     if (this.#killedAtMs === undefined || this.#takeoverMs !== undefined) return;
     this.#takeoverMs = monotonicMs() - this.#killedAtMs;
     const after = seconds(this.#takeoverMs, 2);
-    this.#scene.tell(`${worker.name} has the lock ${after} after the kill: the lease ran out`);
+    this.#scene.tell(`${worker.name} has the lock ${after} after the kill, when the lease ended`);
   }
 }
 
@@ -183,14 +183,14 @@ function report(bare: TransfersState, locked: TransfersState): string {
 }
 
 const MORAL =
-  'Cents lost: by how much the balances differ from a ledger that is written in\n' +
-  'the same transactions. Under holdfast it is not a cent. The killed process had\n' +
-  'written nothing yet, and nobody renewed its lease any more: when the 3 s were\n' +
-  'over, the lock went on to the next. The longest wait includes that.';
+  'Cents lost: the difference between the balances and a ledger that is written in\n' +
+  'the same transactions. Under holdfast it is zero. The killed process had not\n' +
+  'written yet, and nobody renewed its lease: after 3 s the lock went to the next\n' +
+  'process. The longest wait includes these 3 s.';
 
 /** The first observation that must not happen under holdfast; undefined: none. */
 function findBug({ lostCents, takeoverMs }: TransfersState): string | undefined {
   if (lostCents > 0) return `Under holdfast ${lostCents} cents were lost`;
-  if (takeoverMs === undefined) return 'After the kill nobody got the lock';
+  if (takeoverMs === undefined) return 'After the kill nobody acquired the lock';
   return undefined;
 }

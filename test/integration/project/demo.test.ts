@@ -62,10 +62,10 @@ describe('the demo', () => {
     const { demo, seen } = play(redis.url, '--readers');
     const workers = await workersOf(demo, 6);
     expect(await once(demo, 'close')).toEqual([0, null]);
-    expect(seen()).toMatch(/ reads: SIGKILL[^]* writes \d[^]* has written nothing yet: SIGKILL/);
+    expect(seen()).toMatch(/ reads: SIGKILL[^]* writes \d[^]* has not written yet: SIGKILL/);
     expect(seen()).toMatch(/\n +wrong sums +[1-9]\d* +0\n/);
-    expect(seen()).toMatch(/\n +at most so many read at a time +- +[2-4]\n/);
-    expect(seen()).toMatch(/\n +in all accounts at the end +[\d,.]+ +4,000\.00\n/);
+    expect(seen()).toMatch(/\n +most readers at a time +- +[2-4]\n/);
+    expect(seen()).toMatch(/\n +total of all accounts +[\d,.]+ +4,000\.00\n/);
     expect(await keysOn(redis.url)).toEqual([]);
     expect(workers.filter(isRunning)).toEqual([]);
   }, 120_000);

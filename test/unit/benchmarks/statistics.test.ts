@@ -1,4 +1,4 @@
-// The statistics of the benchmarks: what they say of figures that can be worked out by hand.
+// The statistics of the benchmarks, checked with figures that can be worked out by hand.
 import { describe, expect, it } from 'vitest';
 import {
   jainIndex,

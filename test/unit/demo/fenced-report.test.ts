@@ -10,8 +10,8 @@ it('finds nothing wrong where the late write destroys money without tokens and i
 });
 
 it.each([
-  { what: 'nobody else got the lock', bare: { takeoverMs: undefined } },
-  { what: 'nobody else got the lock', fenced: { takeoverMs: undefined } },
+  { what: 'nobody else acquired the lock', bare: { takeoverMs: undefined } },
+  { what: 'nobody else acquired the lock', fenced: { takeoverMs: undefined } },
   { what: 'nobody else wrote', bare: { meanwhile: 0 } },
   { what: 'nobody else wrote', fenced: { meanwhile: 0 } },
   { what: 'never wrote', bare: { lateWrite: undefined } },

@@ -20,12 +20,12 @@ it('finds nothing wrong where sums are wrong without a lock and right under it',
 it.each([
   { what: 'Without locks all sums were right', bare: { wrongSums: 0 } },
   { what: '3 sums were wrong', locked: { wrongSums: 3 } },
-  { what: '2 times somebody was beside one who wrote', locked: { intrusions: 2 } },
-  { what: 'No two read at the same time', locked: { mostReaders: 1 } },
-  { what: 'kept those out who write', locked: { transfers: 0 } },
-  { what: 'After the kill of a reader', locked: { takeoverMs: { writer: 1 } } },
-  { what: 'After the kill of a writer', locked: { takeoverMs: { reader: 1 } } },
-  { what: 'there was 3,999.50 in all', locked: { totalCents: 3_999_50 } },
+  { what: 'A writer overlapped with another process 2 times', locked: { intrusions: 2 } },
+  { what: 'No two readers overlapped', locked: { mostReaders: 1 } },
+  { what: 'shut out the writers', locked: { transfers: 0 } },
+  { what: 'After a reader was killed', locked: { takeoverMs: { writer: 1 } } },
+  { what: 'After a writer was killed', locked: { takeoverMs: { reader: 1 } } },
+  { what: 'the accounts held 3,999.50 in total', locked: { totalCents: 3_999_50 } },
 ])('reports a run in which $what ($bare, $locked)', ({ what, bare, locked }) => {
   expect(findBug({ ...BARE, ...bare }, { ...LOCKED, ...locked })).toContain(what);
 });
