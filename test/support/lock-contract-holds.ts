@@ -66,7 +66,7 @@ export function holdTests(context: () => ContractContext): void {
     expect(await lock.isLocked()).toBe(false);
   });
 
-  it(`await using` of a lost hold throws LockLostError at the end of the block, async () => {
+  it('`await using` of a lost hold throws LockLostError at the end of the block', async () => {
     const { lock, seen } = context();
     const block = async (): Promise<void> => {
       await using hold = await lock.acquire();
