@@ -107,7 +107,7 @@ describe('part 7: the watchdog', () => {
 
   it('counts a renewal as soon as most masters confirm it, even if one is silent; a master that answers later is repaired then', async () => {
     const lockWatchdogTimeout = 6_000;
-    const silenceMs = lockWatchdogTimeout / 6; // shorter than the time after which the client drops the connection, or stops waiting for its answer
+    const silenceMs = lockWatchdogTimeout / 6; // shorter than the time to drop the connection, or to give up its answer
     await using client = await nodes.proxied({ lockWatchdogTimeout });
     const [proxy] = client.proxies;
     const lock = client.lock(uniqueName(), { nodeTimeout: 10_000 });
