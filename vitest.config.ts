@@ -1,5 +1,5 @@
-// Three test projects: unit (no Redis, fake timers), integration (real servers, nothing mocked), and redisson (the same
-// servers shared with Redisson itself, where there are Java and Maven).
+// Three test projects: unit (no Redis, fake timers), integration (real servers, nothing mocked), and redisson (the same servers shared with
+// Redisson itself, where there are Java and Maven).
 import { readdirSync, readFileSync } from 'node:fs';
 import { availableParallelism, loadavg } from 'node:os';
 import { join } from 'node:path';
@@ -20,19 +20,19 @@ const libraryUnderTest: Plugin = {
 };
 
 /**
- * Most tests wait for something rather than compute: eight at a time, but half as many where a lot of other work is waiting for the
- * processors. Nobody should stand still for longer than the leases of these tests, a second or two.
+ * Most tests wait rather than compute: eight at a time, but half as many when the processors have a lot of other work. No test should be
+ * blocked for longer than its leases, a second or two.
  */
 const [load = 0] = loadavg();
 const WORKERS = load < 2 * availableParallelism() ? 8 : 4;
 
-// Notes beside the lines that failed; vitest adds it by itself only to its own choice of a reporter.
+// Notes beside the failed lines; vitest adds them only if it chooses the reporter itself.
 const onGitHub = process.env['GITHUB_ACTIONS'] === 'true' ? ['github-actions'] : [];
 
 const STARTS_SERVER =
   /\b(startRedis|startPair|startSentinel|startReplicated|startCluster|startMasters|startRedisProcess)\(/;
 
-/** The integration test files that start servers of their own: where only HOLDFAST_REDIS_URL is given, they are left out. */
+/** The integration test files that start servers of their own: they are skipped where only HOLDFAST_REDIS_URL is given. */
 function filesThatStartServers(): string[] {
   const folder = 'test/integration';
   return readdirSync(folder, { recursive: true, encoding: 'utf8' })
@@ -45,7 +45,7 @@ export default defineConfig({
   plugins: [libraryUnderTest],
   test: {
     restoreMocks: true,
-    // What a test prints is shown where it fails.
+    // The output of a test is shown when it fails.
     silent: 'passed-only',
     reporters: ['./test/support/progress-reporter.ts', ...onGitHub],
     setupFiles: ['test/support/library-under-test.mjs', 'test/support/unexpected-warnings.ts'],
@@ -55,7 +55,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/unit/**/*.test.ts'],
-          // vitest would leave one processor to itself, half of a small machine.
+          // vitest would reserve one processor for itself, half of a small machine.
           maxWorkers: availableParallelism(),
           testTimeout: 5_000,
         },

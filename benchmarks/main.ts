@@ -1,4 +1,4 @@
-// npm run bench: measures all rows, or those that are named, and says how holdfast stands to its targets.
+// npm run bench: measures all rows, or the named ones, and compares holdfast with its targets.
 
 import { randomBytes } from 'node:crypto';
 import { Redis } from 'ioredis';
@@ -48,7 +48,7 @@ const rows = ROWS.filter(({ name }) => positionals.length === 0 || positionals.i
 await using redis = await givenRedis().catch(failPlainly);
 const machine = await describeMachine(redis.url);
 for (const [what, value] of Object.entries(machine)) console.log(`${what.padEnd(12)}${value}`);
-// A process of Java takes longer to start and to warm up than a quick run may take.
+// A Java process takes longer to start and to warm up than a quick run may take.
 const javas = effort === 'full' ? redissonContenders() : [];
 const redisson = javas.filter(({ isShared }) => !isShared);
 const redissonReadWrite = javas.filter(({ isShared }) => isShared);
@@ -63,7 +63,7 @@ for (const row of rows) {
   try {
     results.add(row.name, await row.run(context));
   } catch (error) {
-    // What the other rows say is as true without this one.
+    // The results of the other rows are valid without this one.
     progress.clear();
     console.error(`FAILED: ${row.name}:`, error);
     failed.push(row.name);
@@ -94,7 +94,7 @@ function parseArguments(): {
       allowPositionals: true,
     });
   } catch (error) {
-    // What follows the first sentence is about positional arguments that begin with a dash.
+    // After the first sentence the message is about positional arguments that begin with a dash.
     return refuse((error as Error).message.split('. ', 1)[0]!);
   }
 }

@@ -9,7 +9,7 @@ import { redlockShow } from './scenes/redlock.js';
 import type { Show } from './support/stage.js';
 import { transfersShow } from './scenes/transfers.js';
 
-/** The show for each option; '' is what is played without any. */
+/** The show for each option; '' is the show without an option. */
 const SHOWS = new Map<string, Show>([
   ['', transfersShow],
   ['fair', fairShow],

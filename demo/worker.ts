@@ -1,4 +1,4 @@
-// One worker process of the demo: transfers money over and over, or adds up what there is, and tells the main process what it is doing.
+// One worker process of the demo: repeats transfers or sums, and reports to the main process what it is doing.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -23,7 +23,7 @@ import {
   type Task,
 } from './support/messages.js';
 
-/** How long a transfer is thought about: under the fair lock long enough for people to see the line move. */
+/** How long a transfer thinks: under the fair lock long enough for viewers to see the line move. */
 const THINK_MS: Record<LockKind, [number, number]> = {
   none: [10, 30],
   reentrant: [10, 30],
@@ -33,17 +33,17 @@ const THINK_MS: Record<LockKind, [number, number]> = {
   'read-write': [10, 30],
 };
 
-/** Between the steps of who adds up and of who transfers in two: long enough for people to see who is inside. */
+/** Between the steps of a sum and of a transfer in two steps: long enough for viewers to see who is inside. */
 const LINGER_MS: [number, number] = [30, 90];
 
-/** How long to rest after a task: who reads never pauses. */
+/** How long to rest after a task: a reader never pauses. */
 const REST_MS: Record<Task, [number, number]> = {
   transfer: [5, 15],
   write: [300, 900],
   read: [0, 0],
 };
 
-/** How long it waits for a Redlock before it says why it has none. */
+/** How long it waits for a Redlock before it reports why it has none. */
 const REDLOCK_PATIENCE_MS = 1_000;
 
 const url = process.env[BANK_URL]!;
@@ -105,7 +105,7 @@ async function workUnder(lock: Lock, kind: LockKind, task: Task): Promise<void> 
       tell({ type: 'no quorum', message: error.message, nodes: error.nodes });
       return;
     }
-    // Lost: it was frozen for longer than the lease, and gave up the transfer before it was written.
+    // Lost: it was frozen for longer than the lease, and cancelled the transfer before the write.
     if (!(error instanceof LockLostError || error instanceof LockTimeoutError)) throw error;
   }
 }
@@ -122,7 +122,7 @@ async function transfer(thinkMs: [number, number], hold?: Hold): Promise<void> {
   else tell({ type: 'refused', token: token! });
 }
 
-/** Who adds up between the two steps gets a wrong sum. */
+/** A worker that adds up between the two steps gets a wrong sum. */
 async function write(thinkMs: [number, number], hold?: Hold): Promise<void> {
   const number = await bank.transferInSteps(async () => {
     await sleep(between(...thinkMs));
@@ -142,7 +142,7 @@ async function linger(): Promise<void> {
   await sleep(between(...LINGER_MS));
 }
 
-/** `hasLooked`: whether there is nothing more between here and the write. */
+/** `hasLooked`: whether the write follows without a further check of the lock. */
 async function stopIfTold(hasLooked: boolean): Promise<void> {
   if (dawdle?.hasLooked !== hasLooked) return;
   const { forMs } = dawdle;
@@ -151,7 +151,7 @@ async function stopIfTold(hasLooked: boolean): Promise<void> {
   await sleep(forMs);
 }
 
-/** One lock on all of these masters, each with a client of its own; on none, none. */
+/** One lock on all of these masters, each with a client of its own; undefined without masters. */
 function redLockOn(masters: readonly string[]): Lock | undefined {
   const members = masters.map((redis) => {
     const lockWatchdogTimeout = LOCK_WATCHDOG_TIMEOUT_MS;
@@ -191,9 +191,9 @@ process.on('message', (order: Order) => {
     tell({ type: 'failed', message: String(error) });
   });
 });
-process.on('SIGINT', () => undefined); // Ctrl-C reaches the whole group; the main process ends us
+process.on('SIGINT', () => undefined); // Ctrl-C reaches the whole group; the main process ends the workers
 process.on('disconnect', () => process.exit());
 await bank.accounts();
 await locks.reentrant!.isLocked();
-await locks.redlock?.withLock(() => undefined); // once the masters have been up for long enough to vote
+await locks.redlock?.withLock(() => undefined); // resolves once the masters have been up long enough to vote
 tell({ type: 'ready' });

@@ -1,4 +1,4 @@
-// npm run bench: sets up, builds, then runs the benchmarks; -- --quick takes a minute or so, -- --smoke sees only that it works.
+// npm run bench: sets up, builds, then runs the benchmarks; -- --quick takes about a minute, -- --smoke only checks that it works.
 import { spawnSync } from 'node:child_process';
 import { root, runNode, setup } from './setup.mjs';
 

@@ -1,4 +1,4 @@
-// node scripts/check-release.mjs v1.2.3: whether this commit may be released under that tag. Each thing that keeps it from it is said.
+// node scripts/check-release.mjs v1.2.3: whether this commit may be released under that tag. Prints every reason against it.
 import { readFileSync } from 'node:fs';
 
 const read = (file) => readFileSync(new URL(`../${file}`, import.meta.url), 'utf8');
@@ -17,7 +17,7 @@ if (newest !== version)
 if (unreleased)
   wrong.push('CHANGELOG.md has changes under [Unreleased]: give them, and package.json, a version');
 if (!repository) {
-  // npm compares it with where the workflow ran, and refuses a provenance without it.
+  // npm compares it with the repository of the workflow, and refuses a provenance without it.
   wrong.push(
     'package.json has no "repository": set it to the URL of this repository, which npm needs for provenance',
   );
@@ -27,7 +27,7 @@ for (const what of wrong) console.error(`not to be released: ${what}`);
 if (wrong.length > 0) process.exit(1);
 console.log(`${version} may be released`);
 
-/** The newest version that has a heading, and whether something stands above it as unreleased. */
+/** The newest version that has a heading, and whether there is an unreleased section above it. */
 function changes(text) {
   const [, ...parts] = text.split(/^## /m);
   const isOpen = (part) => part.startsWith('[Unreleased]');

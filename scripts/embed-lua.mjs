@@ -1,5 +1,6 @@
-// Embeds lua/*.lua in src/redis/scripts.generated.ts, and as TypeScript in src/testing/scripts.memory.generated.ts: whole scripts, with the fragments of
-// lua/lib/ that they include. With --check it only says whether these files are up to date, with --print NAME it shows one whole script.
+// Embeds lua/*.lua in src/redis/scripts.generated.ts, and as TypeScript in src/testing/scripts.memory.generated.ts: whole scripts, with the
+// fragments of lua/lib/ that they include. With --check it only reports whether these files are up to date, with --print NAME it prints one
+// whole script.
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -44,7 +45,7 @@ function readScripts() {
   });
 }
 
-/** Puts fragments in at each line such as `-- include: now, ours`, indented like that line. */
+/** Inserts fragments at each line such as `-- include: now, ours`, indented like that line. */
 function withFragments(source) {
   return source.replace(/^( *)-- include: ([\w, -]+)\n/gm, (_, indent, names) => {
     const files = names.split(', ').map((name) => join(root, 'lua/lib', `${name}.lua`));

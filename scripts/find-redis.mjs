@@ -6,9 +6,8 @@ import { findDockerEngine } from './docker-engine.mjs';
 import { installRedis } from './install-redis.mjs';
 
 /**
- * Returns the environment that tells a child process where Redis is:
- * HOLDFAST_REDIS_URL (a running server), HOLDFAST_REDIS_SERVER (the path of a server program), and
- * HOLDFAST_TEST_BACKEND, which says how further servers are started: `process`, `docker` or `none`.
+ * Returns the environment that tells a child process where Redis is: HOLDFAST_REDIS_URL (a running server), HOLDFAST_REDIS_SERVER (the path
+ * of a server program), and HOLDFAST_TEST_BACKEND, which says how further servers are started: `process`, `docker` or `none`.
  */
 export async function findRedis({ preferDocker }) {
   const forced = process.env.HOLDFAST_TEST_BACKEND;

@@ -1,7 +1,7 @@
-// Installs Redis through the system's package manager, saying aloud what it runs, and leaves no service running.
+// Installs Redis through the system's package manager, prints the commands that it runs, and leaves no service running.
 import { spawnSync } from 'node:child_process';
 
-/** Tries the package manager that is there; whether a server came of it is for the caller to see. */
+/** Tries the package manager of the system; the caller checks whether there is a server afterwards. */
 export function installRedis() {
   const manager = MANAGERS.find(({ program }) => succeeds(program, ['--version']));
   if (!manager) return;
@@ -19,8 +19,8 @@ export function installRedis() {
   spawnSync(program, args, { stdio: ['ignore', 'inherit', 'inherit'] });
 }
 
-// Debian's packages start their service and enable it at boot. A policy-rc.d that answers 101
-// (invoke-rc.d's "forbidden") prevents the start; one that is already there is left to its owner.
+// Debian's packages start their service and enable it at boot. A policy-rc.d that answers 101 (invoke-rc.d's "forbidden") prevents the
+// start; an existing one is not touched.
 const APT_SCRIPT = `
   policy=/usr/sbin/policy-rc.d
   if [ ! -e $policy ]; then
@@ -46,7 +46,7 @@ const MANAGERS = [
   { program: 'brew', needsRoot: false, script: 'brew install redis' },
 ];
 
-/** What to put in front of a command that needs root; undefined when root is out of reach. */
+/** The prefix of a command that needs root; undefined when root is not available. */
 function rootPrefix() {
   if (process.getuid?.() === 0) return [];
   return succeeds('sudo', ['-n', 'true']) ? ['sudo', '-n'] : undefined;

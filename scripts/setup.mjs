@@ -1,4 +1,4 @@
-// Makes a fresh clone runnable: installs the npm packages and finds a Redis. Plain Node, nothing installed beforehand.
+// Makes a fresh clone runnable: installs the npm packages and finds a Redis. Plain Node, without any package.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,7 +7,7 @@ import { findRedis } from './find-redis.mjs';
 
 export const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** Prepares packages and Redis; afterwards process.env tells every child where Redis is. */
+/** Prepares packages and Redis; afterwards process.env tells every child process where Redis is. */
 export async function setup({ preferDocker = false } = {}) {
   checkNodeVersion();
   installPackages();

@@ -1,4 +1,4 @@
-// Everybody who takes part, by name.
+// All contenders, by name.
 
 import { fair, fenced, onNodeRedis, plain, readWrite, semaphore } from './holdfast.js';
 import { localMutex, nothing, publish, raw, rawOnNodeRedis, redissonLike } from './floors.js';
@@ -13,7 +13,7 @@ import {
 import { redlock, redlockTuned } from './redlock.js';
 import { redlockUniversal, redlockUniversalTuned } from './redlock-universal.js';
 
-/** The libraries of npm, each at its defaults and once tuned. */
+/** The libraries of npm, each with its defaults and once tuned. */
 const COMPETITORS: readonly Peer[] = [
   redlock,
   redlockTuned,

@@ -1,4 +1,4 @@
-// What is measured beside the locks: floors, which say what cannot be cheaper, a waiter as Redisson has them, and no lock at all.
+// What is measured beside the locks: floors, which show the least possible cost, a waiter like Redisson's, and no lock at all.
 import { createHash, randomUUID } from 'node:crypto';
 import { connected, type Peer, type PeerClient, type PeerOptions, type Release } from './peer.js';
 
@@ -62,7 +62,7 @@ async function byIoredis(url: string): Promise<Server> {
 async function byNodeRedis(url: string): Promise<Server> {
   const { createClient } = await import('redis'); // only here: the other workers start sooner
   const redis = createClient({ url });
-  redis.on('error', () => undefined); // a server that falls silent is part of what is measured
+  redis.on('error', () => undefined); // a server that falls silent is part of the measurement
   await redis.connect();
   await redis.scriptLoad(COMPARE_AND_DELETE);
   const expiration = { type: 'PX', value: LEASE_MS } as const;
@@ -87,7 +87,7 @@ async function takeAll(servers: readonly Server[], name: string, token: string):
   return () => Promise.all(releases.map((release) => release()));
 }
 
-// The floor of one process: a first come, first served mutex in memory, which no other process knows of.
+// The floor of one process: a first come, first served mutex in memory, invisible to other processes.
 
 export const localMutex: Peer = {
   id: 'local-mutex',
@@ -120,12 +120,12 @@ export const localMutex: Peer = {
   },
 };
 
-// The floor of a hand-over: who comes second listens, and who leaves calls one script that publishes one message. No lock
-// on Redis whose waiters are told can be faster.
+// The floor of a hand-over: the second caller listens, and the first one, when it leaves, calls one script that publishes one message. No
+// lock on Redis that notifies its waiters can be faster.
 
 const PUBLISH = "return redis.call('PUBLISH', ARGV[1], ARGV[2])";
 const PUBLISH_SHA1 = createHash('sha1').update(PUBLISH).digest('hex');
-/** As long as what a fair lock tells whom it is handed to. */
+/** As long as the message of a fair lock to the next holder. */
 const MESSAGE = '7f0c2b7e-5d0c-4f43-9d5f-0d6a1c3a5b11:140737488355327 29999 17';
 
 export const publish: Peer = {
@@ -160,10 +160,10 @@ export const publish: Peer = {
   },
 };
 
-// Somebody who takes the locks of holdfast as Redisson does: tries, listens, and looks again when a message comes or the
-// holder's lease ends. It stands in no line, and nobody waits for it.
+// A caller that takes the locks of holdfast as Redisson does: it tries, listens, and queries again when a message comes or the holder's
+// lease ends. It has no place in line, and nobody waits for it.
 
-/** As Redisson's RedissonLock.tryLockInnerAsync and unlockInnerAsync do it, without what an answer that got lost takes. */
+/** Like Redisson's RedissonLock.tryLockInnerAsync and unlockInnerAsync, without the handling of a lost answer. */
 const TRY = `
 if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
   redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
@@ -220,7 +220,7 @@ export const redissonLike: Peer = {
   },
 };
 
-// No lock at all: under it the counter of violations has to count.
+// No lock at all: here the counter of violations must find some.
 
 export const nothing: Peer = {
   id: 'nothing',

@@ -1,5 +1,5 @@
-// holdfast: the locks of getLock(), getFairLock(), getFencedLock() and getReadWriteLock(), the permits of getSemaphore(), and
-// getRedLock() where there are several masters.
+// holdfast: the locks of getLock(), getFairLock(), getFencedLock() and getReadWriteLock(), the permits of getSemaphore(), and getRedLock()
+// with several masters.
 import type * as holdfast from '../../src/index.js';
 import type { Holdfast as HoldfastClient, Lock, PermitHold } from '../../src/index.js';
 import type { Peer, PeerClient, PeerOptions } from './peer.js';
@@ -125,12 +125,12 @@ function lockClient(clients: readonly HoldfastClient[], getLock: GetLock): PeerC
 
 function redLock(clients: readonly HoldfastClient[], name: string): Lock {
   const members = clients.map((client) => client.getLock(name));
-  // The masters were started a moment ago, and hold nothing that they could have forgotten.
+  // The masters were just started, and have nothing that they could have forgotten.
   return clients[0]!.getRedLock(...members, { restartGuard: false });
 }
 
-// holdfast as it ships: dist/, which scripts/bench.mjs builds first. Run from src/ by tsx it would be slower, since
-// tsx has esbuild keep the names of functions, at the price of one Object.defineProperty for each closure made.
+// holdfast as it ships: dist/, which scripts/bench.mjs builds first. Run from src/ by tsx it would be slower, since tsx has esbuild keep
+// the names of functions, which costs one Object.defineProperty for each closure.
 
 const built = new URL('../../dist/index.js', import.meta.url).href;
 

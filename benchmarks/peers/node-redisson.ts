@@ -1,4 +1,4 @@
-// npm's node-redisson: told of releases by pub/sub, or by a stream.
+// npm's node-redisson: it learns of releases by pub/sub, or by a stream.
 
 import { Redisson } from 'node-redisson';
 import type { Peer, PeerClient, PeerOptions, Release } from './peer.js';
@@ -55,7 +55,7 @@ async function connect(
   };
 }
 
-/** What it does not show. */
+/** Its private members. */
 interface Insides {
   readonly commandExecutor: Record<'redis' | 'subscribeRedis', Connection>;
 }
@@ -66,8 +66,8 @@ interface Connection {
 }
 
 /**
- * It listens for no error, so ioredis prints each with its stack, as when a client is closed under callers who are stuck. And it prints each
- * renewal that fails, and gives it up; as one that is answered by 0 it is given up in silence.
+ * It has no error listener, so ioredis prints each error with its stack, as when a client is closed under stuck callers. It also prints
+ * each renewal that fails, and stops renewing; if the answer is 0 it stops in silence.
  */
 function quieten({ commandExecutor: { redis, subscribeRedis } }: Insides): void {
   for (const connection of [redis, subscribeRedis]) connection.on('error', () => undefined);

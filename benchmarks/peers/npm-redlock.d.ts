@@ -1,4 +1,4 @@
-// The part of npm's redlock that is used here: its package names no types for those who import it as an ES module.
+// The part of npm's redlock that is used here: its package names no types for importers of the ES module.
 
 declare module 'redlock' {
   import type { EventEmitter } from 'node:events';

@@ -1,17 +1,17 @@
-// What every lock is to the benchmarks, ours and those of others: the same few calls; and what several need to have them.
+// The interface of every lock in the benchmarks, ours and others: the same few calls; and what several of them need for it.
 import { Redis } from 'ioredis';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 export type Release = () => Promise<unknown>;
 
 export interface PeerClient {
-  /** Waits for the lock, however long it takes, and returns what releases it. */
+  /** Waits for the lock, however long it takes, and returns its release function. */
   acquire(name: string): Promise<Release>;
-  /** Waits until it may be inside beside others who came by this call; left out: there is no such lock, and `acquire` is what there is. */
+  /** Waits until the caller may be inside together with others of this call; left out: there is no such lock, and `acquire` is used. */
   acquireToRead?(name: string): Promise<Release>;
-  /** As `acquire`, work, release: by the call that the library has for it, where it has one. */
+  /** Like `acquire`, work, release: by the library's own call, if it has one. */
   withLock(name: string, work: () => Promise<void>): Promise<void>;
-  /** Takes it, and has the library keep it for as long as this process runs. */
+  /** Takes the lock, and has the library keep it while this process runs. */
   keep(name: string): Promise<void>;
   /** Ends its connections at once, whatever is under way. */
   close(): void;
@@ -20,42 +20,42 @@ export interface PeerClient {
 export interface PeerOptions {
   /** The Redis servers: one, or the masters of a Redlock. */
   readonly urls: readonly string[];
-  /** Instead of the lease that is the default of the library, or the one of its README. */
+  /** Replaces the library's default lease, or the one of its README. */
   readonly leaseMs?: number | undefined;
-  /** How many may be inside, for a semaphore. */
+  /** For a semaphore: how many callers may be inside. */
   readonly permits?: number | undefined;
 }
 
 export interface Peer {
   readonly id: string;
-  /** For people. */
+  /** The name in reports. */
   readonly label: string;
-  /** A floor is no lock to use: it says what cannot be cheaper. */
+  /** A floor is not a usable lock: it shows the least possible cost. */
   readonly role: 'ours' | 'competitor' | 'floor';
-  /** What was set where this is not the library at its defaults. */
+  /** The settings that differ from the library's defaults. */
   readonly tuned?: string;
-  /** What was set shows only while it waits. */
+  /** The settings matter only while it waits. */
   readonly isTunedForWaiting?: true;
-  /** More than one may be inside: not to be compared with locks. */
+  /** More than one caller may be inside: not comparable with locks. */
   readonly isShared?: true;
-  /** How long it sleeps between two looks at a lock that somebody else holds, at most; 0 where a message wakes it. */
+  /** The longest sleep between two queries of a lock that another caller holds; 0 if a message wakes it. */
   readonly pollMs: number;
   /** Resolves when it is connected. */
   connect(options: PeerOptions): Promise<PeerClient>;
 }
 
-// A plain ioredis client, connected, with the default options: what the libraries that bring none of their own are given.
+// A plain ioredis client, connected, with the default options, for libraries that do not bring their own.
 
 export async function connected(url: string): Promise<Redis> {
   const redis = new Redis(url);
-  redis.on('error', () => undefined); // a server that falls silent is part of what is measured
+  redis.on('error', () => undefined); // a server that falls silent is part of the measurement
   await redis.ping();
   return redis;
 }
 
-// Asks anew when a library gives up: whoever must have the lock would do the same.
+// Asks again when a library gives up, as a caller that must have the lock would.
 
-/** Calls `acquire` until it succeeds; errors that are no refusals are thrown, and so is everything once it is over. */
+/** Calls `acquire` until it succeeds; throws errors that are not refusals, and every error once the run is over. */
 export async function insist<T>(
   acquire: () => Promise<T>,
   isRefusal: (error: unknown) => boolean,
@@ -66,14 +66,14 @@ export async function insist<T>(
       return await acquire();
     } catch (error) {
       if (!isRefusal(error) || isOver()) throw error;
-      await nextTurn(); // one that refuses without asking the server must not keep the process to itself
+      await nextTurn(); // a library that refuses without asking the server must not block the event loop
     }
   }
 }
 
-// Keeps a lock by the call of a library that renews it while work is under way.
+// Keeps a lock by the library's call that renews it while work is under way.
 
-/** Resolves when the work began, which never ends. */
+/** Resolves when the work begins, which never ends. */
 export function keptBy(withLock: (work: () => Promise<void>) => Promise<void>): Promise<void> {
   return new Promise((entered, reject) => {
     withLock(() => {

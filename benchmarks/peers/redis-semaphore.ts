@@ -1,4 +1,4 @@
-// npm's redis-semaphore: Mutex, RedlockMutex where there are several masters, and Semaphore.
+// npm's redis-semaphore: Mutex, RedlockMutex with several masters, and Semaphore.
 
 import { Mutex, RedlockMutex, Semaphore, TimeoutError, type LockOptions } from 'redis-semaphore';
 import {

@@ -1,4 +1,4 @@
-// npm's redlock-universal: createLock(), and createRedlock() where there are several masters.
+// npm's redlock-universal: createLock(), and createRedlock() with several masters.
 
 import {
   createLock,

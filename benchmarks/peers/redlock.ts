@@ -3,7 +3,7 @@
 import Redlock, { ExecutionError, type Settings } from 'redlock';
 import { connected, insist, keptBy, type Peer, type PeerClient, type PeerOptions } from './peer.js';
 
-/** That of the examples in its README: it has no default. */
+/** The lease of the examples in its README: it has no default. */
 const LEASE_MS = 5_000;
 
 export const redlock: Peer = {
@@ -30,7 +30,7 @@ async function connect(
 ): Promise<PeerClient> {
   const servers = await Promise.all(urls.map(connected));
   const client = new Redlock(servers, settings);
-  client.on('error', () => undefined); // a vote that it did not get, and told once more
+  client.on('error', () => undefined); // a vote that it did not get, reported once more
   let isClosed = false;
   const insistOn = <T>(call: () => Promise<T>): Promise<T> =>
     insist(

@@ -1,4 +1,4 @@
-// The real Redisson, in processes of Java: fetched from Maven Central, in the version of test/redisson, and its worker compiled.
+// The real Redisson, in Java processes: fetched from Maven Central, in the version of test/redisson, with its worker compiled.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { WorkerProcess } from '../worker/worker-process.js';
 /** Enough for ten thousand threads in line; a stack of the default size is only reserved. */
 const JVM = ['-Xmx1g', '-XX:+UseParallelGC', '-Xss256k', '-Dslf4j.internal.verbosity=ERROR'];
 
-/** None where it cannot be built, which is said. */
+/** undefined, with a printed reason, where it cannot be built. */
 export function redissonContenders(): Contender[] {
   let classPath: string;
   try {
@@ -37,7 +37,7 @@ export function redissonContenders(): Contender[] {
   ];
 }
 
-// Makes the worker of Java ready: Redisson from Maven Central, in the version of test/redisson, and the worker compiled.
+// Prepares the Java worker: Redisson from Maven Central, in the version of test/redisson, and the compiled worker.
 
 const pom = fileURLToPath(new URL('../../test/redisson/pom.xml', import.meta.url));
 const folder = fileURLToPath(new URL('.', import.meta.url));

@@ -1,4 +1,4 @@
-// One table: what was measured of each contender, round by round; and the figures that holdfast has to reach.
+// One table: the results of each contender, round by round; and the figures that holdfast has to reach.
 import {
   median,
   pairedRatio,
@@ -14,7 +14,7 @@ export interface Metric {
   /** With its unit. */
   readonly label: string;
   readonly digits: number;
-  /** How rounds are put together; by their median if not said. */
+  /** How rounds are combined; the median by default. */
   readonly summary?: 'max' | 'sum';
   /** Compared with the floor, round by round. */
   readonly isRatio?: true;
@@ -31,7 +31,7 @@ export interface Case {
   /** Without spaces: the name of its chart. */
   readonly id: string;
   readonly title: string;
-  /** The first one says how much the rounds differed. */
+  /** The first metric shows how much the rounds differed. */
   readonly metrics: readonly Metric[];
   /** The id of the series that the others are compared with. */
   readonly floor?: string;
@@ -39,7 +39,7 @@ export interface Case {
   readonly notes?: readonly string[];
 }
 
-/** A row whose rounds lie further apart than this is marked. */
+/** A row is marked if its rounds differ by more than this. */
 const WIDE = 0.3;
 
 export function seriesOf(
@@ -57,7 +57,7 @@ export function valuesOf({ series }: Case, id: string, key: string): readonly nu
   return series.find((one) => one.id === id)?.values[key] ?? [];
 }
 
-/** Of a contender to the floor of the case. */
+/** The ratio of a contender to the floor of the case. */
 export function ratioToFloor(one: Case, id: string, key: string): Spread {
   return pairedRatio(valuesOf(one, id, key), valuesOf(one, one.floor!, key));
 }
@@ -106,10 +106,10 @@ export function printCase(one: Case): void {
   for (const note of notes) console.log(`  ${note}`);
 }
 
-/** How much the rounds of a contender differ: its ratio to the floor where there is one. */
+/** How much the rounds of a contender differ: by its ratio to the floor if there is one. */
 function roundsOf(one: Case, { id, values }: Series): number {
   const { key } = one.metrics[0]!;
-  if ((values[key]?.length ?? 0) < 2) return Number.NaN; // one round says nothing of that
+  if ((values[key]?.length ?? 0) < 2) return Number.NaN; // one round shows no spread
   const isFloor = one.floor === undefined || id === one.floor;
   return width(isFloor ? spread(values[key] ?? []) : ratioToFloor(one, id, key));
 }
@@ -121,8 +121,8 @@ function formatNumber(value: number, digits: number): string {
   });
 }
 
-// A figure that holdfast has to reach, and whether it does. A missed target is said, not failed: what counts as slow depends
-// on the machine and its network.
+// A figure that holdfast has to reach, and whether it does. A missed target is reported and does not fail the run: what counts as slow
+// depends on the machine and its network.
 
 export interface TargetResult {
   readonly work: string;
@@ -154,14 +154,14 @@ export function printTargets(targets: readonly TargetResult[]): void {
   ]);
 }
 
-// Figures as people read them.
+// Figures as text.
 
-/** The median, and where half of the rounds lie. */
+/** The median, and the range of the middle half of the rounds. */
 export function formatRatio({ median, lower, upper }: Spread): string {
   return `${significant(median)} (${significant(lower)}-${significant(upper)})`;
 }
 
-/** Marked where it is wide. */
+/** Marked if the range is wide. */
 function formatWidth(width: number, wide: number): string {
   if (Number.isNaN(width)) return '';
   return `${(width * 100).toFixed(0)} %${width > wide ? ' !' : ''}`;

@@ -9,7 +9,7 @@ import { ratioToFloor, type Case } from './case.js';
 
 const BAR_HEIGHT = 26;
 const FRAME_HEIGHT = 110;
-/** From this ratio of the longest to the shortest bar on, the axis is logarithmic. */
+/** From this ratio of the longest to the shortest bar, the axis is logarithmic. */
 const WIDE = 30;
 
 export function drawBars(one: Case, theme: Theme): string {
@@ -46,7 +46,7 @@ export function drawBars(one: Case, theme: Theme): string {
   });
 }
 
-/** Where a logarithmic axis begins, so that even the shortest bar is one. */
+/** Where a logarithmic axis begins, so that even the shortest bar is visible. */
 function decadeBelow(value: number): number {
   return 10 ** (Math.ceil(Math.log10(value)) - 1);
 }
@@ -93,13 +93,13 @@ export function drawGrowth({ title, xLabel, yLabel, curves }: Growth, theme: The
       type: 'line',
       name: label,
       symbolSize: 7,
-      // What is nothing has no place on a logarithmic axis.
+      // Zero has no place on a logarithmic axis.
       data: points.filter(([, value]) => value > 0),
     })),
   });
 }
 
-// A curve: how something grows with the size of what is asked for.
+// A curve: how a figure grows with the size of the task.
 
 export interface Growth {
   readonly id: string;
@@ -154,7 +154,7 @@ function axis({ text, line }: Theme, more: object): object {
   };
 }
 
-// The colours of a chart, for pages that are light and for those that are dark.
+// The colours of a chart, for light and for dark pages.
 
 interface Theme {
   readonly text: string;

@@ -1,5 +1,5 @@
-// Row 2: many want one lock. How fast does it go from one to the next, how evenly, how long does one wait, what does the server
-// have to do for it, and is there ever more than one inside?
+// Row 2: many callers want one lock. How fast does it change hands, how evenly, how long are the waits, what does it cost the server, and
+// are ever two callers inside?
 import {
   atLeast,
   atMost,
@@ -61,7 +61,7 @@ const SIZES = {
 
 export const contended: Row = {
   name: 'contended',
-  what: 'many want one lock, in one process and in several; a counter inside',
+  what: 'many callers want one lock, in one process and in several; with a counter inside',
   async run(context) {
     const cases: Case[] = [];
     const targets: TargetResult[] = [];
@@ -101,7 +101,7 @@ async function measure(
   const ceiling = await ceilingOf({ name: `${keyPrefix}ceiling`, ...counting });
   const one: Case = {
     id: `contended-${processes}x${callers}`,
-    title: `${title}, which read, await and write a number inside`,
+    title: `${title}, each of which reads, awaits and writes a number inside`,
     metrics: METRICS,
     series,
     notes: [
@@ -113,7 +113,7 @@ async function measure(
   return { one, control };
 }
 
-/** What the section itself allows: in stays per second, of one process that shares it with nobody. */
+/** The limit of the section itself: in stays per second, of one process that shares it with nobody. */
 async function ceilingOf(options: Omit<SectionOptions, 'durationMs'>): Promise<number> {
   using crew = new Crew(1);
   const alone = contender('local-mutex');
@@ -149,19 +149,19 @@ function targetsOf(one: Case): TargetResult[] {
   }
 }
 
-/** The id of the fastest that is not ours. */
+/** The id of the fastest contender that is not ours. */
 function best({ series, floor }: Case): string {
   const others = series.filter(({ id }) => !id.startsWith('holdfast') && id !== floor);
   const rate = (values: (typeof others)[number]['values']): number => median(values['rate'] ?? []);
   return others.reduce((one, other) => (rate(other.values) > rate(one.values) ? other : one)).id;
 }
 
-/** Never two inside under our locks. */
+/** Never two callers inside under our locks. */
 function violationsOf(one: Case): string[] {
   return ['holdfast', 'holdfast-fair']
     .map((id) => ({ id, count: sum(valuesOf(one, id, 'violations')) }))
     .filter(({ count }) => count !== 0)
-    .map(({ id, count }) => `${one.title}: ${id} let ${count} in beside somebody else`);
+    .map(({ id, count }) => `${one.title}: ${id} let in a second caller ${count} times`);
 }
 
 const LISTENER_METRICS: readonly Metric[] = [
@@ -177,11 +177,11 @@ const LISTENER_SIZES = {
   full: { rounds: 7, sliceMs: 2_000, processes: 4 },
 };
 
-/** Does somebody get the lock who only listens for its release, as Redisson does, while 4 x 8 callers of holdfast want it? */
+/** Does a caller that only listens for the release, as Redisson does, get the lock while 4 x 8 callers of holdfast want it? */
 async function listener(context: RowContext): Promise<{ one: Case; targets: TargetResult[] }> {
   const { url, redis, keyPrefix, effort, redisson } = context;
   const { rounds, sliceMs, processes } = LISTENER_SIZES[effort];
-  const title = `one who listens, beside ${processes} x 8 callers of holdfast`;
+  const title = `one caller that listens, beside ${processes} x 8 callers of holdfast`;
   const holdfast = contender('holdfast');
   const listeners = [contender('redisson-like'), ...redisson.filter(({ id }) => id === 'redisson')];
   using crew = new Crew(processes);
@@ -204,6 +204,6 @@ async function listener(context: RowContext): Promise<{ one: Case; targets: Targ
   });
   const one = show(context, { id: 'listener', title, metrics: LISTENER_METRICS, series });
   const share = spread(valuesOf(one, 'redisson-like', 'share'));
-  const targets = [atLeast(1, 'one who only listens beside 4 x 8, % of the stays', share)];
+  const targets = [atLeast(1, 'a caller that only listens beside 4 x 8, % of the stays', share)];
   return { one, targets };
 }

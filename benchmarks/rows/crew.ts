@@ -1,5 +1,4 @@
-// The worker processes of a row, and one slice of a contended lock: callers of several processes enter one critical section for
-// a while.
+// The worker processes of a row, and one slice of a contended lock: callers of several processes enter one critical section for a while.
 import type { Redis } from 'ioredis';
 import { jainIndex, monotonicMs, quantile, sum } from '../support/figures.js';
 import { serverUsageOf } from '../support/machine.js';
@@ -16,7 +15,7 @@ export class Crew implements Disposable {
     this.#size = size;
   }
 
-  /** Has its processes run, each with so many callers, of a semaphore with so many `permits`, until the function that is called with them is done. */
+  /** Runs its processes, each with `callers` callers, for a semaphore with `permits` permits, until the given function returns. */
   async on<T>(
     one: Contender,
     urls: readonly string[],
@@ -27,7 +26,7 @@ export class Crew implements Disposable {
     const workers = this.#workersOf(one);
     for (const worker of workers) worker.resume();
     try {
-      await Promise.all(workers.map((worker) => worker.ask({ do: 'usage' }))); // they are there
+      await Promise.all(workers.map((worker) => worker.ask({ do: 'usage' }))); // the processes exist
       const target = { peer: one.id, urls, ...(permits !== undefined && { permits }) };
       return await work(workers.map((worker) => ({ worker, target, callers })));
     } finally {
@@ -60,7 +59,7 @@ export class Crew implements Disposable {
   }
 }
 
-/** A process for each contender: what one library does to its process is nothing to the others. */
+/** A process for each contender, so that no library affects the process of another. */
 export class Soloists implements Disposable {
   readonly #workers: ReadonlyMap<Contender, WorkerProcess>;
 
@@ -81,10 +80,10 @@ export class Soloists implements Disposable {
   }
 }
 
-/** Enough for an order to reach every process. */
+/** Enough time for an order to reach every process. */
 const HEAD_START_MS = 30;
 
-/** So many callers of a process, on a lock of their choice. */
+/** `callers` callers of a process, on a lock of their choice. */
 interface Party {
   readonly worker: WorkerProcess;
   readonly target: Target;
@@ -97,15 +96,15 @@ interface Section {
   readonly figures: {
     /** How often it went from one caller to another, per second. */
     readonly rate: number;
-    /** Acquisitions per second, also of callers that took it again before another one did. */
+    /** Acquisitions per second, including repeated ones of the same caller. */
     readonly stays: number;
     readonly jain: number;
     readonly p50: number;
     readonly p99: number;
     readonly longest: number;
-    /** Of those who wanted to write. */
+    /** Of the writers. */
     readonly longestWrite: number;
-    /** Per acquisition, without what the section itself sends. */
+    /** Per acquisition, without the commands of the section itself. */
     readonly scripts: number;
     readonly commands: number;
     readonly violations: number;
@@ -153,7 +152,7 @@ export async function section(
       ),
       scripts: used.scripts / entries,
       commands: (used.commands - 2 * entries) / entries,
-      // Two that read the same number: one of them wrote over the other. Who has a permit counts up and down again.
+      // Two callers that read the same number: one of them overwrote the other. A holder of a permit counts up and down again.
       violations:
         (isSemaphore ? 0 : writes - counted) + sum(crowds.map((crowd) => crowd.intrusions)),
       stuck: sum(crowds.map((crowd) => crowd.stuck)),
@@ -161,14 +160,14 @@ export async function section(
   };
 }
 
-/** One stay: whose, and the how-manieth. */
+/** One stay: its caller, and its rank. */
 interface Turn {
   readonly party: number;
   readonly caller: number;
   readonly number: number;
 }
 
-/** In their order. */
+/** In order. */
 function turnsOf(crowds: readonly Crowd[]): Turn[] {
   return crowds
     .flatMap(({ callers, numbers }, party) =>
@@ -184,7 +183,7 @@ function handOversIn(turns: readonly Turn[]): number {
   }).length;
 }
 
-/** How often each caller was inside, also those who never were. */
+/** How often each caller was inside, including those that never were. */
 function countsOf(parties: readonly Party[], turns: readonly Turn[]): number[] {
   const counts = parties.map(({ callers }) => Array<number>(callers).fill(0));
   for (const { party, caller } of turns) counts[party]![caller]!++;
@@ -192,11 +191,11 @@ function countsOf(parties: readonly Party[], turns: readonly Turn[]): number[] {
 }
 
 export interface SectionOptions {
-  /** Of the lock; never used before. */
+  /** The name of the lock; never used before. */
   readonly name: string;
   readonly counter: Redis;
   readonly counterUrl: string;
   readonly durationMs: number;
-  /** Each so-manieth time a caller writes, else it reads; not set: it always writes. */
+  /** A caller writes every n-th time and reads otherwise; not set: it always writes. */
   readonly writeEvery?: number;
 }

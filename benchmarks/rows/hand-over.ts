@@ -1,4 +1,4 @@
-// Row 3: how long after the release in one process is the next holder, in another one, inside? Both are idle before.
+// Row 3: the time from the release in one process until the next holder, in another process, is inside. Both are idle before.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -26,7 +26,7 @@ const METRICS: readonly Metric[] = [
   { key: 'p90', label: 'p90, µs', digits: 0 },
 ];
 
-/** How long it takes at most until somebody waits, in every sense: subscribed, and having looked again. */
+/** The longest time until a caller is fully waiting: subscribed, with its second query sent. */
 const SETTLED_MS = 20;
 
 const SIZES = {
@@ -77,7 +77,7 @@ async function measure(context: RowContext): Promise<Case> {
     );
     return {
       id: 'hand-over',
-      title: 'from the release in one process to being inside in another',
+      title: 'from the release in one process until the next holder is inside in another',
       metrics: METRICS,
       floor: 'publish',
       series,
@@ -99,7 +99,7 @@ async function handOverMicros(
   const target = { peer: id, urls: [url], name };
   await giver.ask({ do: 'hold', ...target });
   await taker.ask({ do: 'wait', ...target });
-  // Who looks from time to time must not be met always in the same moment of its sleep.
+  // A poller must not always be met at the same moment of its sleep.
   await sleep(SETTLED_MS + Math.random() * pollMs);
   const letGoMs = await giver.ask({ do: 'let go', name });
   const enteredMs = await taker.ask({ do: 'tell', name });

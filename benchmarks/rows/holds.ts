@@ -1,4 +1,4 @@
-// Row 5: what it costs to keep 10, 1,000 and 100,000 locks whose leases are renewed: of a core here and there, of the heap.
+// Row 5: the cost of keeping 10, 1,000 and 100,000 locks whose leases are renewed: a share of a core of client and server, and heap.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
@@ -15,7 +15,7 @@ import { inTurns, npmLocks, show, type Contender, type Row, type RowContext } fr
 import { serverUsageOf } from '../support/machine.js';
 import { spread } from '../support/figures.js';
 
-/** The leases are shorter, so that one need not measure for half a minute each; the figures are for this one. */
+/** The leases are shorter, so that each measurement takes less than half a minute; the figures are converted to this one. */
 const LEASE_MS = 30_000;
 const MANY = 100_000;
 
@@ -28,7 +28,7 @@ const METRICS: readonly Metric[] = [
   { key: 'kept', label: 'kept, %', digits: 0 },
 ];
 
-/** A window is a whole lease, in which everybody renews: some once, some three times. */
+/** A window is a whole lease, in which every library renews: some once, some three times. */
 const SIZES = {
   smoke: { rounds: 1, leaseMs: 2_000, windowMs: 200, counts: [10] },
   quick: { rounds: 1, leaseMs: 1_200, windowMs: 1_200, counts: [1_000] },
@@ -37,7 +37,7 @@ const SIZES = {
 
 export const holds: Row = {
   name: 'holds',
-  what: '10, 1,000 and 100,000 locks that are kept: what renewing them takes',
+  what: 'the cost of renewing 10, 1,000 and 100,000 locks',
   async run(context) {
     const { effort, redisson } = context;
     const { rounds, counts } = SIZES[effort];
@@ -47,7 +47,7 @@ export const holds: Row = {
     ];
     const cases: Case[] = [];
     for (const count of counts) {
-      const title = `${count.toLocaleString('en')} locks that are kept`;
+      const title = `${count.toLocaleString('en')} locks kept by renewals`;
       const series = await inTurns(
         context,
         title,
@@ -58,7 +58,7 @@ export const holds: Row = {
       );
       const one: Case = {
         id: `holds-${count}`,
-        title: `${title}, by leases of 30 s; a lock: in a third of a lease`,
+        title: `${title}, for leases of 30 s; "a lock": in a third of a lease`,
         metrics: METRICS,
         series,
       };
@@ -79,7 +79,7 @@ async function measure(
   const prefix = `${keyPrefix}holds:${one.id}:${count}:${round}`;
   const name = `${prefix}:kept`;
   using worker = one.start('--expose-gc');
-  await worker.ask({ ...keep, name: `${prefix}:first`, count: 1 }); // then the client is there
+  await worker.ask({ ...keep, name: `${prefix}:first`, count: 1 }); // after this the client exists
   const heap = await worker.ask({ do: 'heap' });
   await worker.ask({ ...keep, name, count });
   const held = await worker.ask({ do: 'heap' });
@@ -97,10 +97,10 @@ async function measure(
   };
 }
 
-/** How many locks are still there: who cannot renew them in time has less to do. */
+/** How many locks still exist: a library that cannot renew them in time has less to do. */
 async function keysOf(redis: Redis, pattern: string): Promise<number> {
   const found = new Set<string>();
-  // Some libraries put something of their own in front.
+  // Some libraries add a prefix of their own.
   const keys = redis.scanStream({ match: `*${pattern}`, count: 5_000 });
   for await (const batch of keys as AsyncIterable<string[]>)
     for (const key of batch) found.add(key);
@@ -110,7 +110,7 @@ async function keysOf(redis: Redis, pattern: string): Promise<number> {
 function growthOf(cases: readonly Case[], counts: readonly number[]): Growth {
   return {
     id: 'holds-growth',
-    title: 'What renewing takes of a core of the client, by leases of 30 s',
+    title: 'The share of a client core for renewals, for leases of 30 s',
     xLabel: 'locks',
     yLabel: '% of a core',
     curves: curvesOf(cases, counts, 'client'),

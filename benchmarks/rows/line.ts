@@ -1,4 +1,4 @@
-// Row 6: does it matter how many stand in the line of a fair lock? Hand-overs per second while each who leaves joins again.
+// Row 6: does the length of a fair lock's line matter? Hand-overs per second while each caller that leaves joins again.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { curvesOf, type Case } from '../report/case.js';
@@ -18,10 +18,10 @@ const SIZES = {
   },
 };
 
-/** How many stand in the line of this name. */
+/** The length of the line of this name. */
 type Lengths = (name: string) => Promise<number>;
 
-/** What a line may take to form. Redisson's grows with its square. */
+/** The time limit for a line to form. The time grows with the square of the length for Redisson. */
 const FORMED_WITHIN_MS = 120_000;
 
 export const line: Row = {

@@ -1,5 +1,5 @@
-// Pairs, take and release where nobody else wants the lock, with 1, 16 and 256 in flight: beside the raw pair of commands (row 1), with a
-// token, and on each client library.
+// Pairs, acquire and release without contention, with 1, 16 and 256 in flight: beside the raw pair of commands (row 1), with a token, and
+// on each client library.
 
 import {
   atLeast,
@@ -15,7 +15,7 @@ import type { PairsOrder } from '../worker/messages.js';
 import { Soloists } from './crew.js';
 import { contender, inTurns, npmLocks, show, type Row, type RowContext } from './row.js';
 
-/** Java takes seconds to compile what it runs. */
+/** Java needs seconds to compile the code it runs. */
 const SIZES = {
   smoke: { rounds: 1, sliceMs: 20, warmUpMs: 0, lanes: [1, 16] },
   quick: { rounds: 4, sliceMs: 50, warmUpMs: 100, lanes: [1, 256] },
@@ -26,7 +26,7 @@ const CALLS = { acquire: 'acquire + release', withLock: 'withLock' } as const;
 
 export const uncontended: Row = {
   name: 'uncontended',
-  what: 'take and release where nobody else wants the lock; 1, 16 and 256 in flight',
+  what: 'acquire and release without contention; 1, 16 and 256 in flight',
   async run(context) {
     using workers = new Soloists(
       [contender('raw'), ...npmLocks(context.effort), ...context.redisson].filter(
@@ -70,11 +70,11 @@ function targetsOf(one: Case): TargetResult[] {
   }
 }
 
-// What a token costs: a pair of a fenced lock beside one of a plain lock.
+// The cost of a token: a pair of a fenced lock beside one of a plain lock.
 
 export const token: Row = {
   name: 'token',
-  what: 'what a fencing token costs: a fenced pair beside a plain one; 1, 16 and 256 in flight',
+  what: 'the cost of a fencing token: a fenced pair beside a plain one; 1, 16 and 256 in flight',
   async run(context) {
     using workers = new Soloists([contender('holdfast'), contender('holdfast-fenced')]);
     const cases: Case[] = [];
@@ -93,7 +93,7 @@ export const token: Row = {
   },
 };
 
-// What a pair costs on each client library: holdfast on ioredis and on node-redis, each beside the raw pair of the same library.
+// The cost of a pair on each client library: holdfast on ioredis and on node-redis, each beside the raw pair of the same library.
 
 const LIBRARIES = [
   { library: 'ioredis', floor: 'raw', ours: 'holdfast' },
@@ -130,7 +130,7 @@ export const libraries: Row = {
   },
 };
 
-// Slices of pairs, by one contender after the other.
+// Slices of pairs, one contender after the other.
 
 const P50: Metric = { key: 'p50', label: 'p50, µs', digits: 1, isRatio: true };
 const P99: Metric = { key: 'p99', label: 'p99, µs', digits: 1 };
@@ -179,7 +179,7 @@ async function measurePairs(
     },
     warmUpMs > 0,
   );
-  // One at a time the latency is what counts, many at a time the rate.
+  // With one in flight the latency counts, with many the rate.
   const metrics = lanes === 1 ? [P50, P99, RATE, ...COSTS] : [RATE, P50, P99, ...COSTS];
   return { id, title, metrics, floor, series };
 }

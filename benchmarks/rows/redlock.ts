@@ -1,4 +1,4 @@
-// Row 7: one lock on five masters that know nothing of each other: take and release, and 4 x 8 callers that want it.
+// Row 7: one lock on five independent masters: acquire and release, and 4 x 8 callers that want it.
 
 import { startMasters } from '../../test/support/redis-topologies.js';
 import { valuesOf, type Case, type Metric } from '../report/case.js';
@@ -36,7 +36,9 @@ export const redlock: Row = {
   what: 'one lock on five masters',
   async run(context) {
     if (process.env['HOLDFAST_TEST_BACKEND'] === 'none') {
-      console.log('\nredlock: left out, it takes masters of its own, and none can be started here');
+      console.log(
+        '\nredlock: left out, since it needs masters of its own, and none can be started here',
+      );
       return { cases: [] };
     }
     await using masters = await startMasters(5);
@@ -48,7 +50,7 @@ export const redlock: Row = {
       await crowds(context, waitingLocks(context.effort).filter(hasRedlock), urls),
     ];
     const found = sum(valuesOf(cases[1]!, 'holdfast', 'violations'));
-    const violations = [`five masters: holdfast let ${found} in beside somebody else`];
+    const violations = [`five masters: holdfast let in a second caller ${found} times`];
     return { cases, violations: found === 0 ? [] : violations };
   },
 };

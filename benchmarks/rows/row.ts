@@ -6,20 +6,20 @@ import { printCase, seriesOf, type Case, type Series, type TargetResult } from '
 import type { Growth } from '../report/charts.js';
 import { WorkerProcess } from '../worker/worker-process.js';
 
-/** smoke: only long enough to see that it works; quick: within 90 s altogether, most of which go by while processes start. */
+/** smoke: only long enough to see that it works; quick: within 90 s in total, most of it for starting processes. */
 export type Effort = 'smoke' | 'quick' | 'full';
 
 export interface RowContext {
   /** A Redis server that nobody else uses. */
   readonly url: string;
-  /** A connection to it: to ask what it spent, and to look at what is counted there. */
+  /** A connection to it, to query its statistics and the counters. */
   readonly redis: Redis;
-  /** In front of every key, so that nothing of the user's is touched. */
+  /** The prefix of every key, so that the user's keys are safe. */
   readonly keyPrefix: string;
   readonly effort: Effort;
-  /** The real Redisson, where there is Java. */
+  /** The real Redisson, if there is Java. */
   readonly redisson: readonly Contender[];
-  /** Its read-write lock, in the same way. */
+  /** Its read-write lock, likewise. */
   readonly redissonReadWrite: readonly Contender[];
   readonly progress: Progress;
 }
@@ -28,18 +28,18 @@ export interface RowOutcome {
   readonly cases: readonly Case[];
   readonly growths?: readonly Growth[];
   readonly targets?: readonly TargetResult[];
-  /** What must never happen, and did. */
+  /** Events that must never happen, and did. */
   readonly violations?: readonly string[];
 }
 
 export interface Row {
   readonly name: string;
-  /** What it does, in one line. */
+  /** What the row does, in one line. */
   readonly what: string;
   run(context: RowContext): Promise<RowOutcome>;
 }
 
-/** Who takes part in a row, and how its worker processes are started. */
+/** The contenders of a row, and how their worker processes are started. */
 export interface Contender extends Omit<Peer, 'connect'> {
   readonly runtime: 'node' | 'java';
   /** `nodeOptions` are for Node.js alone. */
@@ -53,7 +53,7 @@ const CONTENDERS: readonly Contender[] = PEERS.map((peer) => ({
   start: (...nodeOptions) => WorkerProcess.node(...nodeOptions),
 }));
 
-/** Those of which more than one may be inside. */
+/** The contenders of which more than one caller may be inside. */
 export function semaphores(effort: Effort): Contender[] {
   return CONTENDERS.filter(
     ({ id, role, isShared, tuned }) =>
@@ -65,13 +65,13 @@ export function contender(id: string): Contender {
   return CONTENDERS.find((known) => known.id === id)!;
 }
 
-/** Who stands for all of npm in a quick run where nobody waits: the best known, and the best of those that poll and that are told. */
+/** The representatives of npm in a quick run without waiting: the best known, and the best that poll and that get messages. */
 const QUICK = ['redlock', 'redis-semaphore', 'node-redisson'];
 
-/** Where somebody waits, each as it waits best. redlock gets stuck there, which takes a second each time. */
+/** With waiting, each with its best settings. redlock gets stuck there, which takes a second each time. */
 const QUICK_WAITING = ['redis-semaphore-tuned', 'node-redisson-streams'];
 
-/** The locks of npm, ours among them; the tuned ones too. */
+/** The locks of npm, ours among them; including the tuned ones. */
 export function npmLocks(effort: Effort): Contender[] {
   if (effort === 'quick') return ['holdfast', ...QUICK].map(contender);
   const others = CONTENDERS.filter(
@@ -80,17 +80,17 @@ export function npmLocks(effort: Effort): Contender[] {
   return [contender('holdfast'), contender('holdfast-fair'), ...others];
 }
 
-/** Those for a row in which somebody waits. */
+/** The contenders of a row with waiting. */
 export function waitingLocks(effort: Effort): Contender[] {
   if (effort !== 'quick') return npmLocks(effort);
   return ['holdfast', 'holdfast-fair', ...QUICK_WAITING].map(contender);
 }
 
 /**
- * Measures contenders in turns: a short slice of each, in a new random order every round, so that whatever else the machine does falls on
- * all of them alike. Returns what `slice` returned, by contender, in the order of rounds. Round 0 warms up and does not count; it is left
- * out where every slice begins with processes of its own. A competitor whose slice fails is left out, which is said: what the others did
- * must not go with it.
+ * Measures contenders in turns: a short slice of each, in a new random order every round, so that other load on the machine affects all of
+ * them alike. Returns what `slice` returned, by contender, in the order of rounds. Round 0 warms up and does not count; it is omitted if
+ * every slice begins with processes of its own. A competitor whose slice fails is left out with a message, so that the results of the
+ * others are kept.
  */
 export async function inTurns(
   { progress }: RowContext,
@@ -111,14 +111,14 @@ export async function inTurns(
       } catch (error) {
         if (one.role !== 'competitor') throw error;
         results.delete(one);
-        console.log(`\n${one.label} is left out in what follows: ${String(error)}`);
+        console.log(`\n${one.label} is left out from here on: ${String(error)}`);
       }
     }
   }
   return seriesOf(results);
 }
 
-/** Prints what was measured, in place of what goes on. */
+/** Prints the results, in place of the progress line. */
 export function show({ progress }: RowContext, one: Case): Case {
   progress.clear();
   printCase(one);
@@ -130,12 +130,12 @@ function shuffled<T>(items: readonly T[]): T[] {
   return items.map(() => rest.splice(Math.floor(Math.random() * rest.length), 1)[0]!);
 }
 
-/** Says what is going on while nothing is printed: one line that is written over, on a terminal only. */
+/** Shows the progress while nothing is printed: one line that is overwritten, on a terminal only. */
 export class Progress {
   #title = '';
   readonly #startMs = performance.now();
 
-  /** What is measured from now on. */
+  /** Announces what is measured from now on. */
   begin(title: string): void {
     this.#title = title;
     this.step('');
@@ -148,7 +148,7 @@ export class Progress {
     process.stderr.write(`\r\x1b[K${line.slice(0, (process.stderr.columns || 80) - 1)}`);
   }
 
-  /** Makes room for what is printed. */
+  /** Makes room for printed output. */
   clear(): void {
     if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
   }

@@ -1,5 +1,5 @@
-// Locks that let several in at the same time, which callers of several processes want: how fast and how evenly do they get in, how long does one
-// wait, what does the server have to do for it, and is there ever anybody inside who must not be?
+// Locks that let several callers in at the same time, wanted by callers of several processes: how fast and how evenly do they get in, how
+// long are the waits, what does it cost the server, and is ever anybody inside who must not be?
 
 import { atLeast, valuesOf, type Case, type Metric } from '../report/case.js';
 import { pairedRatio, spread, sum } from '../support/figures.js';
@@ -31,7 +31,7 @@ const PERMITS = 16;
 
 export const semaphore: Row = {
   name: 'semaphore',
-  what: `a semaphore of ${PERMITS} permits, which many want, beside redis-semaphore's`,
+  what: `a contended semaphore of ${PERMITS} permits, beside redis-semaphore's`,
   async run(context) {
     const { one, violations } = await measureSideBySide(context, {
       id: 'semaphore',
@@ -45,14 +45,14 @@ export const semaphore: Row = {
   },
 };
 
-// A read-write lock, 95 % of whose callers only read, beside a lock that lets in one at a time.
+// A read-write lock, with 95 % reads, beside a lock that lets in one caller at a time.
 
 /** 5 % of the calls. */
 const WRITE_EVERY = 20;
 
 export const readWrite: Row = {
   name: 'read-write',
-  what: '95 % of many callers only read, beside a plain lock',
+  what: 'a read-write lock with 95 % reads, beside a plain lock',
   async run(context) {
     const { one, violations } = await measureSideBySide(context, {
       id: 'read-write',
@@ -92,7 +92,7 @@ const SIZES = {
   full: { rounds: 5, sliceMs: 1_500, processes: 4, callers: 16 },
 };
 
-/** Few write, so it takes a while until somebody gets in beside one who does. */
+/** Few callers write, so it takes a while until one overlaps with a writer. */
 const CONTROL_MS = 500;
 
 interface SideBySide {
@@ -103,11 +103,11 @@ interface SideBySide {
   readonly metrics: readonly Metric[];
   /** Of a semaphore. */
   readonly permits?: number;
-  /** Of a read-write lock: each so-manieth time a caller writes. */
+  /** Of a read-write lock: a caller writes every n-th time. */
   readonly writeEvery?: number;
 }
 
-/** The case, which is printed, and what was in it that must never be. */
+/** The case, which is printed, and the events in it that must never happen. */
 async function measureSideBySide(
   context: RowContext,
   { id, what, contenders, metrics, permits, writeEvery }: SideBySide,
@@ -142,5 +142,5 @@ function violationsOf(one: Case): string[] {
     .filter(({ id }) => id.startsWith('holdfast'))
     .map(({ id }) => ({ id, count: sum(valuesOf(one, id, 'violations')) }))
     .filter(({ count }) => count !== 0)
-    .map(({ id, count }) => `${one.title}: ${id} let in ${count} times whom it must not`);
+    .map(({ id, count }) => `${one.title}: ${id} let in a caller too many ${count} times`);
 }

@@ -1,4 +1,4 @@
-// Row 4: a thousand wait for one lock that is not released. What does that take of their process, and of the server?
+// Row 4: a thousand callers wait for one lock that is not released. What does that cost their process, and the server?
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Case, Metric } from '../report/case.js';
@@ -24,7 +24,7 @@ const SIZES = {
 
 export const waiters: Row = {
   name: 'waiters',
-  what: 'a thousand wait for one lock: heap, client and server meanwhile',
+  what: 'a thousand callers wait for one lock: heap, client and server meanwhile',
   async run(context) {
     const { effort } = context;
     const contenders = npmLocks(effort).filter(({ role, tuned }) =>
@@ -40,7 +40,7 @@ export const waiters: Row = {
     );
     const one: Case = {
       id: 'waiters',
-      title: `${WAITERS.toLocaleString('en')} wait for one lock, which is not released`,
+      title: `${WAITERS.toLocaleString('en')} callers wait for one lock, which is not released`,
       metrics: METRICS,
       series,
     };
@@ -59,7 +59,7 @@ async function measure(
   using holder = one.start();
   using worker = one.start('--expose-gc');
   await holder.ask({ do: 'keep', ...target, name, count: 1 });
-  // So that the client is there before its heap is looked at.
+  // So that the client exists before its heap is measured.
   await worker.ask({ do: 'keep', ...target, name: `${name}:other`, count: 1 });
   const heap = await worker.ask({ do: 'heap' });
   const span = { fromMs: monotonicMs(), toMs: -1 };

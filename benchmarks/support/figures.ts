@@ -1,6 +1,6 @@
-// The clock of the benchmarks, what is made of what was measured, and tables.
+// The clock of the benchmarks, statistics of the measurements, and tables.
 
-/** The value below which the share `q` of the samples lies, between two samples in proportion; 0.5 is the median. */
+/** The value below which the share `q` of the samples lies, interpolated between two samples; 0.5 is the median. */
 export function quantile(samples: readonly number[], q: number): number {
   if (samples.length === 0) return Number.NaN;
   const sorted = Float64Array.from(samples).sort();
@@ -18,7 +18,7 @@ export function sum(numbers: readonly number[]): number {
   return numbers.reduce((total, number) => total + number, 0);
 }
 
-/** What came out round by round: half of the rounds lie between `lower` and `upper`. */
+/** The results of the rounds: half of the rounds lie between `lower` and `upper`. */
 export interface Spread {
   readonly median: number;
   readonly lower: number;
@@ -34,32 +34,32 @@ export function spread(values: readonly number[]): Spread {
 }
 
 /**
- * The ratios of two series round by round, so that a slow minute of the machine is in both halves of each: the i-th values
- * were measured next to each other.
+ * The ratios of two series round by round, so that a slow minute of the machine affects both sides of each: the i-th values were measured
+ * next to each other.
  */
 export function pairedRatio(values: readonly number[], floor: readonly number[]): Spread {
   return spread(values.map((value, round) => value / floor[round]!));
 }
 
-/** How far the middle half of the rounds lies apart, as a share of the median. */
+/** The width of the middle half of the rounds, as a share of the median. */
 export function width({ median, lower, upper }: Spread): number {
   return upper === lower ? 0 : (upper - lower) / Math.abs(median);
 }
 
-/** Jain's fairness index of what each got: 1 when all got the same, 1/n when one of n got everything. */
+/** Jain's fairness index of the callers' shares: 1 when all are equal, 1/n when one of n got everything. */
 export function jainIndex(shares: readonly number[]): number {
   const squares = sum(shares.map((share) => share * share));
   return squares === 0 ? Number.NaN : sum(shares) ** 2 / (shares.length * squares);
 }
 
-// The clock of the benchmarks: CLOCK_MONOTONIC, which on Linux is one and the same in all processes of a machine.
+// The clock of the benchmarks: CLOCK_MONOTONIC, which on Linux is the same in all processes of a machine.
 
 /** Milliseconds, with a resolution of less than a microsecond. */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }
 
-// Prints a table: columns as wide as their content, numbers to the right.
+// Prints a table: columns as wide as their content, numbers right-aligned.
 
 /** The first row is the head. */
 export function printTable(rows: readonly (readonly string[])[]): void {

@@ -1,4 +1,4 @@
-// What the figures were measured on, and what a Redis server did and took meanwhile.
+// The machine and the versions behind the figures, and what a Redis server did and used meanwhile.
 import { Redis } from 'ioredis';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -37,14 +37,14 @@ async function redisVersion(url: string): Promise<string> {
   }
 }
 
-/** Of the one that is used: ioredis5 stands for it under HOLDFAST_LIBRARY=ioredis@5. */
+/** The version in use: ioredis5 replaces ioredis under HOLDFAST_LIBRARY=ioredis@5. */
 function versionOf(library: 'ioredis' | 'redis'): string {
   const name = process.env['HOLDFAST_LIBRARY'] === `${library}@5` ? `${library}5` : library;
   const file = createRequire(import.meta.url).resolve(`${name}/package.json`);
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }
 
-// What a Redis server did and took, by its own statistics.
+// The work and the processor time of a Redis server, by its own statistics.
 
 interface ServerUsage {
   /** All commands that it executed: those sent, and those that scripts called. */
@@ -60,7 +60,7 @@ async function serverUsage(redis: Redis): Promise<ServerUsage> {
   let commands = 0;
   let scripts = 0;
   for (const [, name, calls] of stats.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)) {
-    if (name === 'info') continue; // that is us
+    if (name === 'info') continue; // that is our own connection
     commands += Number(calls);
     if (/^eval(sha)?$/.test(name!)) scripts += Number(calls);
   }
@@ -68,7 +68,7 @@ async function serverUsage(redis: Redis): Promise<ServerUsage> {
   return { commands, scripts, cpuMicros: seconds.reduce((sum, s) => sum + s, 0) * 1e6 };
 }
 
-/** What it did meanwhile; what others asked of it is in it, too. */
+/** The work meanwhile, including that for other clients. */
 export async function serverUsageOf<T>(
   redis: Redis,
   work: () => Promise<T>,

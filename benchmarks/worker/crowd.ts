@@ -1,11 +1,11 @@
-// Callers of one process that all want one lock, again and again, and what they do inside.
+// Callers of one process that all want one lock, again and again, and their work inside.
 import type { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connected, type PeerClient, type Release } from '../peers/peer.js';
 import { monotonicMs } from '../support/figures.js';
 import type { Crowd as Outcome, CrowdOrder } from './messages.js';
 
-/** How long after the end somebody may still wait before it counts as stuck: a poller that sleeps looks once more. */
+/** How long after the end a caller may still wait before it counts as stuck: a poller that sleeps polls once more. */
 const GRACE_MS = 1_000;
 
 interface Ask {
@@ -16,11 +16,11 @@ interface Ask {
 
 interface Stay extends Ask {
   readonly enteredMs: number;
-  /** What it found inside. */
+  /** The number that it found inside. */
   found: Found;
 }
 
-/** Nothing was looked at. */
+/** Nothing was read. */
 const NOTHING: Found = { number: -1, isIntrusion: false };
 
 export class Crowd {
@@ -28,7 +28,7 @@ export class Crowd {
   readonly #order: CrowdOrder;
   readonly #stays: Stay[] = [];
   readonly #inside = new Set<Promise<void>>();
-  /** What each caller waits for, of those who do. */
+  /** What each waiting caller waits for. */
   readonly #waiting = new Map<number, Ask>();
   #counter: Counter | undefined;
   #isOver = false;
@@ -41,7 +41,7 @@ export class Crowd {
     this.#callers = this.#run();
   }
 
-  /** What became of them; waits until all have stopped, or are stuck. */
+  /** The results of the callers; waits until all have stopped, or are stuck. */
   async disband(): Promise<Outcome> {
     const { fromMs, toMs } = this.#order;
     await sleep(Math.max(toMs - monotonicMs(), 0));
@@ -106,7 +106,7 @@ export class Crowd {
   async #call(caller: number): Promise<void> {
     const { name, toMs, writeEvery = 1 } = this.#order;
     let askedMs = monotonicMs();
-    // From a number of its own on, so that not all write at the same time.
+    // Each from a number of its own, so that not all write at the same time.
     for (let number = caller; toMs < 0 || askedMs < toMs; number++) {
       const ask = { caller, askedMs, writes: number % writeEvery === 0 };
       this.#waiting.set(caller, ask);
@@ -128,14 +128,14 @@ export class Crowd {
   }
 }
 
-// What is done inside a lock, always two round trips. Who is to be alone reads a number, awaits and writes it: two at a time write over
-// each other, so the number is behind the count of the stays from then on. Who reads beside others reads it twice: it must not
-// change. Who has a permit counts up and down again: there must never be more than there are permits.
+// The work inside a lock, always two round trips. A caller that must be alone reads a number, awaits and writes it: two at a time overwrite
+// each other, so the number is behind the count of the stays from then on. A reader reads it twice: it must not change. A holder of a
+// permit counts up and down again: the number must never exceed the permits.
 
-/** What somebody found inside. */
+/** What a caller found inside. */
 interface Found {
   readonly number: number;
-  /** Whether it is what must not be. */
+  /** Whether that must never happen. */
   readonly isIntrusion: boolean;
 }
 
@@ -159,7 +159,7 @@ class Counter {
     return new Counter(await connection, `${name}:counter`, permits);
   }
 
-  /** One stay; `writes`: it is to be alone. */
+  /** One stay; `writes`: the caller must be alone. */
   async stay(writes: boolean): Promise<Found> {
     if (this.#permits !== undefined) return await this.#passThrough(this.#permits);
     const number = await this.#read();

@@ -1,4 +1,4 @@
-// What the benchmarks and their worker processes tell each other, a line of JSON at a time; those in Java
+// The messages between the benchmarks and their worker processes, a line of JSON at a time; those in Java
 // (benchmarks/redisson/RedissonWorker.java) understand the same. Times are in milliseconds on the machine's monotonic clock.
 
 /** Which lock of which library, and where. */
@@ -7,15 +7,15 @@ export interface Target {
   readonly peer: string;
   readonly urls: readonly string[];
   readonly leaseMs?: number;
-  /** Of a semaphore: how many may be inside. */
+  /** Of a semaphore: how many callers may be inside. */
   readonly permits?: number;
 }
 
-/** Take and release, over and over, where nobody else wants it. */
+/** Acquire and release, over and over, without contention. */
 export interface PairsOrder extends Target {
   readonly do: 'pairs';
   readonly call: 'acquire' | 'withLock';
-  /** In front of the names. */
+  /** The prefix of the names. */
   readonly name: string;
   /** How many are in flight, each on a name of its own. */
   readonly lanes: number;
@@ -32,88 +32,88 @@ export interface Pairs {
   readonly cpuMicros: number;
 }
 
-/** So many callers want one lock, each again as soon as it has released it. */
+/** `callers` callers want one lock, each again as soon as it has released it. */
 export interface CrowdOrder extends Target {
   readonly do: 'crowd';
   readonly name: string;
   readonly callers: number;
-  /** Nobody asks before, so that those of several processes begin together. */
+  /** No caller asks before this time, so that those of several processes begin together. */
   readonly fromMs: number;
-  /** Nobody asks any more from then on; -1: they never stop. */
+  /** No caller asks after this time; -1: they never stop. */
   readonly toMs: number;
   /**
-   * Where the key is that is looked at inside: read, awaited and written by who is to be alone, read twice by who reads, counted up
-   * and down by who has a permit. None: nothing is done inside.
+   * The key for the work inside: a caller that must be alone reads, awaits and writes it, a reader reads it twice, a holder of a permit
+   * counts it up and down. Left out: there is no work inside.
    */
   readonly counterUrl?: string;
-  /** Each so-manieth time a caller writes, else it reads; not set: it always writes. */
+  /** A caller writes every n-th time and reads otherwise; not set: it always writes. */
   readonly writeEvery?: number;
 }
 
-/** Asked for when they are done: what became of them. */
+/** Asked for when they are done: the results of the callers. */
 interface DisbandOrder {
   readonly do: 'disband';
   readonly name: string;
 }
 
 export interface Crowd {
-  /** Who came in between `fromMs` and `toMs`, counted from 0. */
+  /** Which callers entered between `fromMs` and `toMs`, by their indexes from 0. */
   readonly callers: readonly number[];
-  /** The number that each of them found inside: the order of those who write, across all processes. */
+  /** The number that each of them found inside: the order of the writers, across all processes. */
   readonly numbers: readonly number[];
-  /** How long those waited, and those who still did at the end, in milliseconds. */
+  /** How long those waited, and those that still waited at the end, in milliseconds. */
   readonly waitsMs: readonly number[];
-  /** Those of them who wanted to write. */
+  /** The waits of the writers. */
   readonly writerWaitsMs: readonly number[];
-  /** All stays, also those that began after the end. */
+  /** All stays, including those that began after the end. */
   readonly entries: number;
   /** How many of them counted the number up. */
   readonly writes: number;
-  /** Who found inside what must not be: a number that changed while it read, or more than there are permits. */
+  /** Callers that found a violation inside: a number that changed while it read, or more than there are permits. */
   readonly intrusions: number;
   /** Callers that did not get in within a second after everybody had stopped asking. */
   readonly stuck: number;
 }
 
-/** How many stays of a crowd begin within the next so many milliseconds. */
+/** How many stays of a crowd begin within this many milliseconds. */
 interface TallyOrder {
   readonly do: 'tally';
   readonly name: string;
   readonly durationMs: number;
 }
 
-/** Take it and hold it. */
+/** Acquire the lock and hold it. */
 interface HoldOrder extends Target {
   readonly do: 'hold';
   readonly name: string;
 }
 
-/** Let go of what was taken by `hold`; the answer is when that began. */
+/** Release what `hold` acquired; the answer is when the release began. */
 interface LetGoOrder {
   readonly do: 'let go';
   readonly name: string;
 }
 
-/** Begin to wait for it, and release it at once when it comes. */
+/** Begin to wait for the lock, and release it at once when it comes. */
 interface WaitOrder extends Target {
   readonly do: 'wait';
   readonly name: string;
 }
 
-/** The answer is when the wait ended, which it may first have to do. */
+/** The answer is when the wait ended; it comes after that. */
 interface TellOrder {
   readonly do: 'tell';
   readonly name: string;
 }
 
-/** Take so many, `name:0` and so on, and have the library keep them. */
+/** Acquire this many locks, `name:0` and so on, and have the library keep them. */
 export interface KeepOrder extends Target {
   readonly do: 'keep';
   readonly name: string;
   readonly count: number;
 }
 
-/** What this process takes. */
+/** What this process uses. */
 interface UsageOrder {
   readonly do: 'usage';
 }
@@ -151,7 +151,7 @@ export type AnswerTo<O extends Order> = O extends PairsOrder
         ? number
         : null;
 
-/** Orders are carried out side by side; answers come as they are ready. */
+/** Orders are carried out concurrently; answers come as they are ready. */
 export interface Request {
   readonly id: number;
   readonly order: Order;
@@ -160,6 +160,6 @@ export interface Request {
 export interface Reply {
   readonly id: number;
   readonly answer?: unknown;
-  /** Why it could not be done. */
+  /** Why the order failed. */
   readonly error?: string;
 }

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import ts from 'typescript';
 import type { AnswerTo, Order, Reply } from './messages.js';
 
-/** Many waiters of one process are what is measured: some libraries warn of them. */
+/** Many waiters of one process are intended: some libraries warn of them. */
 const EXPECTED = ['HoldfastWarning', 'MaxListenersExceededWarning'].map(
   (name) => `--disable-warning=${name}`,
 );
@@ -21,7 +21,7 @@ const LIBRARY = [
 /** Made when the first is started. */
 let program: string | undefined;
 
-/** A slice is shorter by far; keeping 100,000 locks takes the slowest longest. */
+/** A slice is far shorter; keeping 100,000 locks takes the slowest longest. */
 const ANSWERED_WITHIN_MS = 240_000;
 
 interface Pending {
@@ -37,7 +37,7 @@ export class WorkerProcess implements Disposable {
 
   private constructor(program: string, args: readonly string[]) {
     this.#process = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'] });
-    this.#process.stdin.on('error', () => undefined); // it ended, which is told
+    this.#process.stdin.on('error', () => undefined); // it ended, which is reported
     this.#process.on('error', (error) => {
       this.#ended(error);
     });
@@ -78,7 +78,7 @@ export class WorkerProcess implements Disposable {
     }
   }
 
-  /** It stands still until `resume()`. */
+  /** It is suspended until `resume()`. */
   pause(): void {
     this.#process.kill('SIGSTOP');
   }
@@ -105,9 +105,9 @@ export class WorkerProcess implements Disposable {
   }
 }
 
-// The program of a worker as plain JavaScript. With tsx a process spends most of a second of a core on starting, and a run starts dozens.
+// The program of a worker as plain JavaScript. With tsx a process needs most of a second of a core to start, and a run starts dozens.
 
-/** What a worker is made of. */
+/** The source files of a worker. */
 const FOLDERS = ['peers', 'support', 'worker'];
 
 /** As deep as benchmarks/, from where dist/ is found. */
@@ -116,7 +116,7 @@ const PLAIN = new URL('../../dist-bench/', import.meta.url);
 
 const compilerOptions = { target: ts.ScriptTarget.ES2023, module: ts.ModuleKind.ESNext };
 
-/** Writes it to dist-bench/, and returns the path of what to start. */
+/** Writes it to dist-bench/, and returns the path of the program. */
 function plainWorker(): string {
   for (const folder of FOLDERS) {
     mkdirSync(new URL(folder, PLAIN), { recursive: true });

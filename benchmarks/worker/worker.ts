@@ -1,4 +1,4 @@
-// A worker process of the benchmarks: does to the locks of any library what it is told, a line of JSON at a time.
+// A worker process of the benchmarks: executes orders on the locks of any library, a line of JSON at a time.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -19,7 +19,7 @@ import type {
   Usage,
 } from './messages.js';
 
-/** Takes and releases locks that nobody else wants, and says how long that took. */
+/** Acquires and releases locks without contention, and reports how long that took. */
 async function pairs(client: PeerClient, order: PairsOrder): Promise<Pairs> {
   const { call, lanes, name, durationMs } = order;
   const operation =
@@ -54,10 +54,10 @@ async function pairs(client: PeerClient, order: PairsOrder): Promise<Pairs> {
 }
 
 async function doNothing(): Promise<void> {
-  // The lock is what is measured.
+  // The lock itself is measured, not the work.
 }
 
-/** One end of a hand-over between processes: holds what the other end waits for, or the other way round. */
+/** One end of a hand-over between processes: it holds the lock that the other end waits for, or the reverse. */
 class Relay {
   readonly #held = new Map<string, Release>();
   readonly #entered = new Map<string, Promise<number>>();
@@ -79,7 +79,7 @@ class Relay {
       await release();
       return enteredMs;
     });
-    entered.catch(() => undefined); // told to who asks
+    entered.catch(() => undefined); // reported to the caller that asks
     this.#entered.set(name, entered);
   }
 
@@ -89,13 +89,13 @@ class Relay {
   }
 }
 
-/** What this process takes of the machine. */
+/** What this process uses of the machine. */
 function usage(): Usage {
   const { user, system } = process.cpuUsage();
   return { atMs: monotonicMs(), cpuMicros: user + system };
 }
 
-/** What is still reachable: collected twice, with a pause for what is freed on a later turn. */
+/** The reachable heap: collected twice, with a pause for objects that are freed on a later turn. */
 async function heapBytes(): Promise<number> {
   if (!gc) throw new Error('this process was started without --expose-gc');
   gc();
@@ -104,7 +104,7 @@ async function heapBytes(): Promise<number> {
   return process.memoryUsage().heapUsed;
 }
 
-/** How many locks are taken at a time when many are. */
+/** How many locks are acquired at a time when many are. */
 const AT_A_TIME = 256;
 
 const clients = new Map<string, Promise<PeerClient>>();
@@ -115,7 +115,7 @@ const storage = new AsyncLocalStorage();
 async function carryOut(order: Order): Promise<unknown> {
   switch (order.do) {
     case 'pairs':
-      // From the first run() on every promise of a Node.js before 24 is slower: then it is so for all alike.
+      // After the first run() every promise is slower in a Node.js before 24: then it is so for all alike.
       if (order.call === 'withLock') storage.run('in use', () => undefined);
       return await pairs(await clientOf(order), order);
     case 'crowd':
@@ -155,7 +155,7 @@ function clientOf({ peer, urls, leaseMs, permits }: Target): Promise<PeerClient>
 async function disband(name: string): Promise<Outcome> {
   const outcome = await crowds.get(name)!.disband();
   crowds.delete(name);
-  // Those who are stuck would go on asking: the next slice gets a client without them.
+  // Stuck callers would go on asking: the next slice gets a client without them.
   if (outcome.stuck > 0) {
     for (const client of clients.values()) (await client).close();
     clients.clear();
@@ -173,7 +173,7 @@ function answer(reply: Reply): void {
   process.stdout.write(`${JSON.stringify(reply)}\n`);
 }
 
-/** What escapes from a library's own timers; a client that was closed under those who were stuck may say so. */
+/** Errors that escape from a library's own timers, as from a client that was closed under stuck callers. */
 const strays = new Set(['Error: Connection is closed.']);
 process.on('unhandledRejection', (reason) => {
   const message = String(reason);

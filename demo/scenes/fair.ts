@@ -20,8 +20,8 @@ const WORKERS = 6;
 const PLAN: FairPlan = {
   title: "one fair lock: await holdfast.getFairLock('bank').withLock(transfer)",
   explanation:
-    `${WORKERS} processes queue for it; each thinks for 0.1 to 0.3 s inside and then joins again.\n` +
-    'After 5 s the one that is first in line is killed, after 11 s the one that holds the lock.',
+    `${WORKERS} processes queue for it. Each holds it for 0.1 to 0.3 s and then joins the line again.\n` +
+    'After 5 s the demo kills the process that is first in line, after 11 s the holder.',
   lock: 'fair',
   durationMs: 21_000,
   killFirstAfterMs: 5_000,
@@ -29,7 +29,7 @@ const PLAN: FairPlan = {
 };
 
 export const fairShow: Show = {
-  about: 'a line for one fair lock; the first in it is killed, then a holder',
+  about: 'a line for one fair lock; the first in line is killed, then a holder',
   play: (signal) =>
     onStage({ workers: WORKERS, signal }, async (stage) => {
       await using looking = new Holdfast({ redis: stage.url, keyPrefix: stage.prefix });
@@ -50,18 +50,18 @@ interface FairPlan extends ScenePlan {
 }
 
 interface FairState extends SceneState<FairPlan> {
-  /** Those in line, the next one first; also one that was killed there, as long as its place stands. */
+  /** The workers in line, the next one first; includes a killed one while its place lasts. */
   readonly waiters: readonly Worker[];
   readonly handOvers: number;
   readonly outOfOrder: number;
   readonly longestWaitMs: number;
-  /** After the kill of the first in line: from when the holder left until the next one was inside. */
+  /** After the first in line is killed: from when the holder leaves until the next one is inside. */
   readonly firstKilledMs: number | undefined;
-  /** After the kill of the holder: from then until the next one was inside. */
+  /** After the holder is killed: from then until the next one is inside. */
   readonly holderKilledMs: number | undefined;
 }
 
-/** How long the holder stays inside, so that people see who is killed behind it. */
+/** How long the holder stays inside, so that viewers see who is killed behind it. */
 const LINGER_MS = 1_200;
 
 type Place = 'first' | 'holder';
@@ -73,7 +73,7 @@ class FairStory implements Story<FairPlan, FairState> {
   readonly #killedAtMs = new Map<Place, number>();
   readonly #takeoverMs = new Map<Place, number>();
 
-  /** `lock` is only looked at. */
+  /** `lock` is only queried. */
   constructor(scene: Scene<FairPlan>, lock: FairLock) {
     this.#scene = scene;
     this.#lock = lock;
@@ -89,7 +89,7 @@ class FairStory implements Story<FairPlan, FairState> {
 
     await this.#scene.until(this.#scene.plan.killHolderAfterMs);
     const holder = await this.#scene.somebodyMidway(FOREVER_MS);
-    if (holder) this.#kill('holder', holder, 'holds the lock, has read and not yet written');
+    if (holder) this.#kill('holder', holder, 'holds the lock, has read and not written yet');
   }
 
   heed(worker: Worker, report: Report): void {
@@ -106,7 +106,7 @@ class FairStory implements Story<FairPlan, FairState> {
     const { stays, waiters, outOfOrder } = this.#line;
     return {
       ...state,
-      // It may have been told that one of them is in since the look that saw it in line.
+      // A worker may have reported that it is inside since the query that found it in line.
       waiters: waiters
         .flatMap((owner) => this.#scene.stage.crew.withOwner(owner) ?? [])
         .filter((worker) => worker.state !== 'holds'),
@@ -135,20 +135,20 @@ class FairStory implements Story<FairPlan, FairState> {
       if (!next || this.#takeoverMs.has(place)) continue;
       const before = this.#line.stays[this.#line.stays.indexOf(next) - 1];
       const fromMs = place === 'first' ? before?.leftAtMs : killedAtMs;
-      if (fromMs === undefined) continue; // not told yet
+      if (fromMs === undefined) continue; // not reported yet
       const takeoverMs = next.enteredAtMs - fromMs;
       this.#takeoverMs.set(place, takeoverMs);
       const name = next.worker.name;
       this.#scene.tell(
         place === 'first'
-          ? `${name}, who was behind it, is in ${takeoverMs.toFixed(1)} ms after ${before!.worker.name} went out`
-          : `${name}, who was first in line, is in ${seconds(takeoverMs, 2)} after the kill: the lease ran out`,
+          ? `${name}, which was next in line, enters ${takeoverMs.toFixed(1)} ms after ${before!.worker.name} released the lock`
+          : `${name}, which was first in line, enters ${seconds(takeoverMs, 2)} after the kill, when the lease ended`,
       );
     }
   }
 }
 
-// The line as it is seen from outside, and whether the lock went along it.
+// The line as seen from outside, and whether the lock was passed along it in order.
 
 /** One stay in the critical section; times on the machine's monotonic clock. */
 interface Stay {
@@ -156,13 +156,13 @@ interface Stay {
   readonly ownerId: string;
   readonly waitedMs: number;
   readonly enteredAtMs: number;
-  /** undefined: it is inside, or was killed there. */
+  /** undefined: the worker is inside, or was killed there. */
   leftAtMs?: number;
 }
 
 class Line {
   readonly #stays: Stay[] = [];
-  /** How-manieth each owner was that was ever seen in line. */
+  /** The rank of each owner in the order in which they were first seen in line. */
   readonly #ranks = new Map<string, number>();
   #waiters: readonly string[] = [];
   #jumped = 0;
@@ -177,7 +177,7 @@ class Line {
     return this.#stays;
   }
 
-  /** The line as it is now. Whoever is new in it must be behind all that were there before. */
+  /** Takes the current line. A new waiter must be behind all that were there before. */
   see(waiters: readonly string[]): void {
     this.#waiters = waiters;
     for (const owner of waiters) {
@@ -188,7 +188,7 @@ class Line {
 
   enter(stay: Stay): void {
     this.#waiters = this.#waiters.filter((owner) => owner !== stay.ownerId);
-    // Told by different processes: the order in which that arrives is not the order in which it happened.
+    // Different processes report this: the messages may arrive in another order than that of the events.
     const index = this.#stays.findIndex(({ enteredAtMs }) => enteredAtMs > stay.enteredAtMs);
     this.#stays.splice(index === -1 ? this.#stays.length : index, 0, stay);
   }
@@ -198,7 +198,7 @@ class Line {
     if (stay) stay.leftAtMs = atMs;
   }
 
-  /** How often somebody came in, or into the line, ahead of one who had been in line before. */
+  /** How often a worker entered, or joined the line, ahead of one that had been in line before. */
   get outOfOrder(): number {
     const ranks = this.#stays.map(({ ownerId }) => this.#ranks.get(ownerId));
     return this.#jumped + descents(ranks.filter((rank) => rank !== undefined));
@@ -216,7 +216,7 @@ function descents(ranks: readonly number[]): number {
   return count;
 }
 
-/** How long it is said of somebody that he joined. */
+/** How long a worker is shown as "joined". */
 const JUST_NOW_MS = 400;
 
 function frame(state: FairState): string[] {
@@ -228,7 +228,7 @@ function frame(state: FairState): string[] {
     ...waiters.map(waiterRow),
     ...others.map(otherRow),
     '',
-    ...(holder ? [''] : []), // so that what is below stays where it is
+    ...(holder ? [''] : []), // so that the lines below do not move
     [
       `  hand-overs ${handOvers}`,
       fault('out of order', outOfOrder),
@@ -271,7 +271,7 @@ function summary(state: FairState): string {
   ].join(' | ');
 }
 
-/** "At once", on a machine that is busy: a renewal of a place in line is due later. */
+/** "At once", on a busy machine: a renewal of a place in line is due later. */
 const AT_ONCE_MS = 500;
 
 function report(state: FairState): string {
@@ -294,19 +294,20 @@ function report(state: FairState): string {
 }
 
 const MORAL =
-  'Out of order: how often somebody got in, or into the line, ahead of one who stood\n' +
-  'there before, by looks at the line ten times a second. Whoever goes out hands the\n' +
-  'lock to the first in line that can still be told; so the dead one there delayed\n' +
-  'nobody. The dead holder had written nothing yet, and nobody renewed its lease any\n' +
-  'more: when the 3 s were over, the lock went on. The longest wait includes that.';
+  'Out of order: how often a process entered, or joined the line, ahead of one that\n' +
+  'was in line before it. The demo polls the line ten times a second. A release hands\n' +
+  'the lock to the first process in line that is still connected, so the dead one\n' +
+  'delayed nobody. The dead holder had not written yet, and nobody renewed its lease:\n' +
+  'after 3 s the lock went to the next. The longest wait includes these 3 s.';
 
-/** What was seen that must not be. */
+/** The first observation that must not happen; undefined: none. */
 function findBug(state: FairState): string | undefined {
   const { outOfOrder, lostCents, firstKilledMs, holderKilledMs } = state;
-  if (outOfOrder > 0) return `${outOfOrder} times somebody came out of order`;
+  if (outOfOrder > 0) return `${outOfOrder} times a process entered out of order`;
   if (lostCents > 0) return `${lostCents} cents were lost`;
-  if (firstKilledMs === undefined) return 'After the kill of the first in line nobody got in';
-  if (firstKilledMs > AT_ONCE_MS) return 'The place of a dead process held up the line';
-  if (holderKilledMs === undefined) return 'After the kill of the holder nobody got in';
+  if (firstKilledMs === undefined)
+    return 'After the first in line was killed, nobody acquired the lock';
+  if (firstKilledMs > AT_ONCE_MS) return 'The place of a dead process delayed the line';
+  if (holderKilledMs === undefined) return 'After the holder was killed, nobody acquired the lock';
   return undefined;
 }

@@ -1,5 +1,5 @@
-// Worker processes transfer money under a lock, and one of them is paused past its lease while it holds it: first the bank takes
-// whatever it is told, then it refuses who comes with an older token.
+// Worker processes transfer money under a lock, and one of them is paused past its lease while it holds it: first the bank accepts every
+// write, then it refuses a writer with an older token.
 import { styleText } from 'node:util';
 import type { Worker } from '../support/crew.js';
 import {
@@ -30,7 +30,8 @@ const WITHOUT_TOKENS: FencedPlan = {
   title: "1 of 2: without tokens, holdfast.getLock('bank')",
   explanation:
     `${WORKERS} processes transfer money, one at a time. After 2 s the holder is paused, between its last\n` +
-    'look at the lock and its write. After 7 s it wakes up, takes itself for the holder, and writes.',
+    'check of the lock and its write. After 7 s it continues, still believes that it holds the\n' +
+    'lock, and writes.',
   lock: 'reentrant',
   ...TIMES,
 };
@@ -38,8 +39,8 @@ const WITHOUT_TOKENS: FencedPlan = {
 const WITH_TOKENS: FencedPlan = {
   title: "2 of 2: with tokens, holdfast.getFencedLock('bank')",
   explanation:
-    'The same. Each holder has a token larger than all before it, and shows it to the bank,\n' +
-    'which refuses who comes with a smaller one than it has seen.',
+    'The same. Each holder has a larger token than all holders before it, and sends it with each\n' +
+    'write. The bank refuses a write whose token is smaller than one that it has seen.',
   lock: 'fenced',
   ...TIMES,
 };
@@ -60,25 +61,25 @@ export const fencedShow: Show = {
 interface FencedPlan extends ScenePlan {
   /** When to pause the holder. */
   readonly pauseAfterMs: number;
-  /** When it wakes up; later if nobody else has written by then. */
+  /** When it continues; later if nobody else has written by then. */
   readonly wakeAfterMs: number;
 }
 
 interface FencedState extends SceneState<FencedPlan> {
   readonly transfers: number;
-  /** What the holders have; empty without tokens. */
+  /** The holders' tokens; empty without tokens. */
   readonly tokens: ReadonlyMap<Worker, string>;
-  /** The largest that the bank has seen. */
+  /** The largest token that the bank has seen. */
   readonly largestToken: string | undefined;
-  /** From the pause until somebody else held the lock. */
+  /** From the pause until another worker held the lock. */
   readonly takeoverMs: number | undefined;
   /** Transfers while the holder was paused. */
   readonly meanwhile: number;
-  /** What became of what the paused process wrote when it woke up; undefined: it has not written. */
+  /** The fate of what the paused process wrote when it continued; undefined: it has not written. */
   readonly lateWrite: 'accepted' | 'refused' | undefined;
 }
 
-/** How long the holder stays between its last look at the lock and its write: long enough to be paused there. */
+/** How long the holder stays between its last check of the lock and its write: long enough to be paused there. */
 const LINGER_MS = 2_000;
 
 class FencedStory implements Story<FencedPlan, FencedState> {
@@ -99,18 +100,18 @@ class FencedStory implements Story<FencedPlan, FencedState> {
   async happen(): Promise<void> {
     await this.#scene.until(this.#scene.plan.pauseAfterMs);
     const holder = await this.#scene.somebodyMidway(LINGER_MS, true);
-    if (!holder) return; // the verdict tells
+    if (!holder) return; // findBug() reports it
     holder.pause();
     this.#pausedAtMs = monotonicMs();
     this.#paused = holder;
-    this.#scene.tell(`${holder.name} holds the lock, and is paused just before it writes: SIGSTOP`);
+    this.#scene.tell(`${holder.name} holds the lock and is paused just before it writes: SIGSTOP`);
 
     await this.#scene.until(this.#scene.plan.wakeAfterMs);
     await this.#scene.goOnWhile(() => this.#meanwhile === 0);
     this.#isAwake = true;
     holder.resume();
     this.#scene.tell(
-      `${holder.name} wakes up ${this.#meanwhile} transfers later, and writes: SIGCONT`,
+      `${holder.name} continues ${this.#meanwhile} transfers later and writes: SIGCONT`,
     );
   }
 
@@ -140,18 +141,18 @@ class FencedStory implements Story<FencedPlan, FencedState> {
     if (atMs < this.#pausedAtMs || this.#takeoverMs !== undefined) return;
     this.#takeoverMs = atMs - this.#pausedAtMs;
     const after = seconds(this.#takeoverMs, 2);
-    this.#scene.tell(`${worker.name} has the lock ${after} after that: the lease ran out`);
+    this.#scene.tell(`${worker.name} has the lock ${after} later, when the lease ended`);
   }
 
   #noticeTransfer(worker: Worker, atMs: number): void {
     this.#transfers++;
     if (this.#isLate(worker)) {
       this.#lateWrite = 'accepted';
-      this.#scene.tell('What it writes is what it had read before the pause: the late write wins');
+      this.#scene.tell('It writes balances that it read before the pause: the late write wins');
     } else if (atMs > this.#pausedAtMs && !this.#isAwake) this.#meanwhile++;
   }
 
-  /** Whether what this worker tells is of the write before which it was paused: the first that it tells when it is awake. */
+  /** Whether a worker's report is about the write before which it was paused: the first report after it continues. */
   #isLate(worker: Worker): boolean {
     return worker === this.#paused && this.#isAwake && this.#lateWrite === undefined;
   }
@@ -203,7 +204,7 @@ function summary(state: FencedState): string {
   ].join(' | ');
 }
 
-/** What of a scene the verdict rests on. */
+/** The part of a scene that the verdict depends on. */
 type Outcome = Pick<FencedState, 'takeoverMs' | 'meanwhile' | 'lateWrite' | 'lostCents'>;
 
 /** Both scenes side by side. */
@@ -223,18 +224,18 @@ function report(bare: FencedState, fenced: FencedState): string {
 }
 
 const MORAL =
-  'Cents lost: by how much the balances differ from a ledger that is written in\n' +
-  'the same transactions. Both times the lock did all that a lock can: the lease\n' +
-  'of the paused process ran out, and others had their turns. That process had\n' +
-  'looked at the lock just before, and wrote when it woke up. Only the resource\n' +
-  'can refuse that: it remembers the largest token that it has seen.';
+  'Cents lost: the difference between the balances and a ledger that is written in\n' +
+  'the same transactions. Both times the lock did all that a lock can do: the lease\n' +
+  'of the paused process ended, and other processes had their turns. The paused one\n' +
+  'had checked the lock just before, and wrote when it continued. Only the resource\n' +
+  'can refuse such a write: it remembers the largest token that it has seen.';
 
-/** What was seen that must not be, or was not seen though the show is about it. */
+/** The first observation that must not happen, or that is missing although the show is about it; undefined: none. */
 export function findBug(bare: Outcome, fenced: Outcome): string | undefined {
   for (const { takeoverMs, meanwhile, lateWrite } of [bare, fenced]) {
-    if (takeoverMs === undefined) return 'While a holder was paused nobody else got the lock';
+    if (takeoverMs === undefined) return 'While a holder was paused nobody else acquired the lock';
     if (meanwhile === 0) return 'While a holder was paused nobody else wrote';
-    if (lateWrite === undefined) return 'The process that was paused never wrote';
+    if (lateWrite === undefined) return 'The paused process never wrote';
   }
   if (bare.lateWrite !== 'accepted') return 'Without tokens the late write was refused';
   if (bare.lostCents === 0) return 'Without tokens the late write destroyed nothing';

@@ -1,5 +1,5 @@
-// Worker processes read accounts, all at the same time, while others write them in two steps: first without a lock, then under a
-// read-write lock, where one that reads and one that writes are killed.
+// Worker processes read accounts, all at the same time, while others write them in two steps: first without a lock, then under a read-write
+// lock, where a reader and a writer are killed.
 import { styleText } from 'node:util';
 import { TOTAL_CENTS } from '../support/bank.js';
 import type { Worker } from '../support/crew.js';
@@ -21,8 +21,8 @@ const WORKERS = 6;
 const WITHOUT_LOCKS: ReadersPlan = {
   title: '1 of 2: without locks',
   explanation:
-    '4 processes add up all accounts over and over, without a pause; 2 move money now and then,\n' +
-    'in two steps. Who adds up between the two gets a wrong sum.',
+    '4 processes repeatedly add up all accounts, without a pause; 2 move money now and then, in\n' +
+    'two steps. A sum that is computed between the two steps is wrong.',
   lock: 'none',
   durationMs: 5_000,
 };
@@ -30,15 +30,15 @@ const WITHOUT_LOCKS: ReadersPlan = {
 const UNDER_HOLDFAST: ReadersPlan = {
   title: "2 of 2: holdfast.getReadWriteLock('bank')",
   explanation:
-    'The same: who adds up holds readLock(), who moves money writeLock(). After 4 s one that reads\n' +
-    'is killed, after 10 s one that writes.',
+    'The same: readers hold readLock(), writers hold writeLock(). After 4 s the demo kills a\n' +
+    'reader, after 10 s a writer.',
   lock: 'read-write',
   durationMs: 16_000,
   kills: { reader: 4_000, writer: 10_000 },
 };
 
 export const readersShow: Show = {
-  about: 'readers that never pause, and writers among them; one of each is killed',
+  about: 'readers that never pause, and writers; one of each is killed',
   play: (signal) =>
     onStage({ workers: WORKERS, signal }, async (stage) => {
       using view = createView({ frame, summary });
@@ -51,26 +51,26 @@ export const readersShow: Show = {
 };
 
 interface ReadersPlan extends ScenePlan {
-  /** When to kill one who reads, and one who writes; left out: never. */
+  /** When to kill a reader, and a writer; left out: never. */
   readonly kills?: Readonly<Record<Role, number>>;
 }
 
 type Role = 'reader' | 'writer';
 
 interface ReadersState extends SceneState<ReadersPlan> {
-  /** Those of the workers that write; the others read. */
+  /** The workers that write; the others read. */
   readonly writers: readonly Worker[];
   readonly reads: number;
   readonly transfers: number;
-  /** Sums that were wrong, as somebody wrote meanwhile. */
+  /** Sums that were wrong because of a write meanwhile. */
   readonly wrongSums: number;
-  /** What all accounts have together. */
+  /** The total of all accounts. */
   readonly totalCents: number;
   readonly mostReaders: number;
   readonly intrusions: number;
-  /** Of one that writes, for the living. */
+  /** Of a writer behind live processes. */
   readonly longestWriterWaitMs: number;
-  /** From the kill until somebody was inside whom the dead one kept out. */
+  /** From the kill until a worker that the dead one had blocked is inside. */
   readonly takeoverMs: Readonly<Partial<Record<Role, number>>>;
 }
 
@@ -148,16 +148,16 @@ class ReadersStory implements Story<ReadersPlan, ReadersState> {
       (worker) => this.#writes(worker) === (role === 'writer'),
     );
     const victim = await this.#scene.somebodyMidway(FOREVER_MS, false, living[0]);
-    if (!victim) return; // the verdict tells
+    if (!victim) return; // findBug() reports it
     const killedAtMs = monotonicMs();
     this.#killedAtMs.set(role, killedAtMs);
     void victim.kill();
     this.#stays.leave(victim, killedAtMs, role === 'writer');
-    const doing = role === 'writer' ? 'holds the write lock, has written nothing yet' : 'reads';
+    const doing = role === 'writer' ? 'holds the write lock, has not written yet' : 'reads';
     this.#scene.tell(`${victim.name} ${doing}: SIGKILL`);
   }
 
-  /** A dead reader keeps out who writes, a dead writer everybody. */
+  /** A dead reader blocks writers, a dead writer everybody. */
   #noticeTakeovers(worker: Worker, atMs: number): void {
     for (const [role, killedAtMs] of this.#killedAtMs) {
       const isKeptOut = role === 'writer' || this.#writes(worker);
@@ -165,11 +165,11 @@ class ReadersStory implements Story<ReadersPlan, ReadersState> {
       this.#takeoverMs[role] = atMs - killedAtMs;
       const after = seconds(atMs - killedAtMs, 2);
       const does = this.#writes(worker) ? 'writes' : 'reads';
-      this.#scene.tell(`${worker.name} ${does} ${after} after that: the lease ran out`);
+      this.#scene.tell(`${worker.name} ${does} ${after} later, when the lease ended`);
     }
   }
 
-  /** How long those who write wait for the living: not while somebody dead is inside. */
+  /** How long writers wait for live processes: not while a dead one is inside. */
   #noticeWait(worker: Worker, atMs: number, waitedMs: number): void {
     const waitedForTheDead = [...this.#killedAtMs].some(([role, killedAtMs]) => {
       const takenOverAtMs = killedAtMs + (this.#takeoverMs[role] ?? Infinity);
@@ -180,7 +180,7 @@ class ReadersStory implements Story<ReadersPlan, ReadersState> {
   }
 }
 
-// Who was inside when, as the workers tell: how many read at the same time, and whether anybody was beside one who wrote.
+// Who was inside when, as the workers report: how many readers overlapped, and whether anybody overlapped with a writer.
 
 /** One stay in the lock, or at work without one; times on the machine's monotonic clock. */
 interface Stay {
@@ -191,7 +191,7 @@ interface Stay {
 
 export class Stays {
   readonly #entered = new Map<Worker, number>();
-  /** Those that are over. */
+  /** The stays that are over. */
   readonly #past: Stay[] = [];
   #intrusions = 0;
   #mostReaders = 0;
@@ -200,7 +200,7 @@ export class Stays {
     this.#entered.set(worker, atMs);
   }
 
-  /** It was inside until then, if it was. */
+  /** Ends the worker's stay, if it has one. */
   leave(worker: Worker, leftAtMs: number, writes: boolean): void {
     const enteredAtMs = this.#entered.get(worker);
     if (enteredAtMs === undefined) return;
@@ -212,17 +212,17 @@ export class Stays {
     if (!writes) this.#mostReaders = Math.max(this.#mostReaders, this.#readersAlong(stay, beside));
   }
 
-  /** How many read at the same time, at most. */
+  /** The largest number of readers at the same time. */
   get mostReaders(): number {
     return this.#mostReaders;
   }
 
-  /** How often somebody was inside beside one who wrote. */
+  /** How often a worker was inside together with a writer. */
   get intrusions(): number {
     return this.#intrusions;
   }
 
-  /** The most readers at a time during a stay; it is at its highest when one of them has just come in. */
+  /** The most readers at a time during a stay; the maximum is at the entry of one of them. */
   #readersAlong(stay: Stay, beside: readonly Stay[]): number {
     const readers = [stay, ...beside.filter(({ writes }) => !writes)];
     const at = (atMs: number): number =>
@@ -245,7 +245,7 @@ function frame(state: ReadersState): string[] {
     [
       `  sums ${reads}`,
       `transfers ${transfers}`,
-      ...(plan.lock === 'none' ? [] : [`readers at a time ${mostReaders}`]),
+      ...(plan.lock === 'none' ? [] : [`most readers at a time ${mostReaders}`]),
       fault('wrong sums', wrongSums),
     ].join('  '),
     '',
@@ -282,13 +282,13 @@ function summary(state: ReadersState): string {
       ? []
       : [
           `inside: ${names('holds')}; waiting: ${names('waits')}`,
-          `readers at a time: ${mostReaders}`,
+          `most readers at a time: ${mostReaders}`,
         ]),
     `${transfers} transfers, ${reads} sums, ${wrongSums} wrong`,
   ].join(' | ');
 }
 
-/** What of a scene the verdict rests on. */
+/** The part of a scene that the verdict depends on. */
 type Outcome = Pick<
   ReadersState,
   'transfers' | 'wrongSums' | 'totalCents' | 'mostReaders' | 'intrusions' | 'takeoverMs'
@@ -304,35 +304,37 @@ function report(bare: ReadersState, locked: ReadersState): string {
       ['sums', ...both.map(({ reads }) => String(reads))],
       ['wrong sums', ...both.map(({ wrongSums }) => faults(wrongSums))],
       ['transfers', ...both.map(({ transfers }) => String(transfers))],
-      ['at most so many read at a time', '-', String(locked.mostReaders)],
-      ['somebody beside one who wrote', '-', String(locked.intrusions)],
+      ['most readers at a time', '-', String(locked.mostReaders)],
+      ['overlaps with a writer', '-', String(locked.intrusions)],
       ['longest wait of a writer', '-', seconds(longestWriterWaitMs, 2)],
       ['takeover, a reader killed', '-', takeover(takeoverMs.reader)],
       ['takeover, a writer killed', '-', takeover(takeoverMs.writer)],
-      ['in all accounts at the end', ...both.map(({ totalCents }) => money(totalCents))],
+      ['total of all accounts', ...both.map(({ totalCents }) => money(totalCents))],
     ],
     32,
   );
 }
 
 const MORAL =
-  'A sum is wrong that was added up while money was on its way from one account to\n' +
-  'the other, or after two who wrote at the same time. Under the lock readers overlap,\n' +
-  'and never pause; but who comes while a writer waits lets it in first. A dead reader\n' +
-  'keeps writers out, and whoever is behind them, a dead writer everybody: until its\n' +
-  'lease of 3 s ends. The longest wait of a writer is that for the living.';
+  'A sum is wrong if it was computed while money was on its way between two accounts,\n' +
+  'or after two processes wrote at the same time. Under the lock readers overlap and\n' +
+  'never pause, but a reader that comes while a writer waits enters after it. A dead\n' +
+  'reader blocks writers, and the readers behind them; a dead writer blocks everybody,\n' +
+  'until its lease of 3 s ends. The longest wait of a writer leaves these out.';
 
-/** What was seen that must not be, or was not seen though the show is about it. */
+/** The first observation that must not happen, or that is missing although the show is about it; undefined: none. */
 export function findBug(bare: Outcome, locked: Outcome): string | undefined {
   if (bare.wrongSums === 0) return 'Without locks all sums were right';
   if (locked.wrongSums > 0) return `Under the lock ${locked.wrongSums} sums were wrong`;
-  if (locked.intrusions > 0) return `${locked.intrusions} times somebody was beside one who wrote`;
-  if (locked.mostReaders < 2) return 'No two read at the same time';
-  if (locked.transfers === 0) return 'Readers kept those out who write';
-  if (locked.takeoverMs.reader === undefined) return 'After the kill of a reader nobody wrote';
-  if (locked.takeoverMs.writer === undefined) return 'After the kill of a writer nobody got in';
+  if (locked.intrusions > 0)
+    return `A writer overlapped with another process ${locked.intrusions} times`;
+  if (locked.mostReaders < 2) return 'No two readers overlapped';
+  if (locked.transfers === 0) return 'Readers shut out the writers';
+  if (locked.takeoverMs.reader === undefined) return 'After a reader was killed, nobody wrote';
+  if (locked.takeoverMs.writer === undefined)
+    return 'After a writer was killed, nobody acquired the lock';
   if (locked.totalCents !== TOTAL_CENTS) {
-    return `In the end there was ${money(locked.totalCents)} in all accounts instead of ${money(TOTAL_CENTS)}`;
+    return `At the end the accounts held ${money(locked.totalCents)} in total instead of ${money(TOTAL_CENTS)}`;
   }
   return undefined;
 }

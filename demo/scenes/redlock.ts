@@ -27,8 +27,8 @@ const MASTERS = 5;
 const PLAN: RedlockPlan = {
   title: "one Redlock on five masters: holdfast.getRedLock(...five.map((f) => f.getLock('bank')))",
   explanation:
-    `${WORKERS} processes transfer money under it. After 4 s and 7 s a master is killed: three of five\n` +
-    'are enough. After 11 s a third one is; after 15 s all three are started again, empty.',
+    `${WORKERS} processes transfer money under it. After 4 s and 7 s the demo kills a master: the other\n` +
+    'three are a majority. After 11 s it kills a third one; after 15 s it restarts all three, empty.',
   lock: 'redlock',
   durationMs: 24_000,
   killAfterMs: [4_000, 7_000, 11_000],
@@ -40,13 +40,13 @@ export const redlockShow: Show = {
   about: 'a lock on five masters, of which three are killed',
   async play(signal) {
     if (process.env['HOLDFAST_TEST_BACKEND'] === 'none') {
-      console.log('This show takes five Redis servers of its own, and none can be started here.');
+      console.log('This show needs five Redis servers of its own, and none can be started here.');
       return false;
     }
     await using servers = await startMasters(MASTERS);
     const masters = servers.map((server, index) => new Master(`master ${index + 1}`, server));
     console.log(
-      `${MASTERS} masters are up; they vote when they have been for ${seconds(PLAN.guardMs, 0)}`,
+      `${MASTERS} masters are up; they vote ${seconds(PLAN.guardMs, 0)} after their start`,
     );
     const env = { [MASTER_URLS]: servers.map(({ url }) => url).join(' ') };
     return await onStage({ workers: WORKERS, signal, env }, async (stage) => {
@@ -58,30 +58,30 @@ export const redlockShow: Show = {
 };
 
 interface RedlockPlan extends ScenePlan {
-  /** When to kill one more master: with the last of these, too few are left. */
+  /** When to kill one more master: after the last of these, too few remain. */
   readonly killAfterMs: readonly number[];
   /** When to start all of them again. */
   readonly startAgainAfterMs: number;
-  /** How long they do not vote then. */
+  /** How long they do not vote after that. */
   readonly guardMs: number;
 }
 
 interface RedlockState extends SceneState<RedlockPlan> {
   readonly masters: readonly Master[];
   readonly transfers: number;
-  /** Up to the kill that left too few masters. */
+  /** Up to the kill after which too few masters remained. */
   readonly longestStallMs: number;
-  /** Transfers with so many masters dead, up to when they were started again. */
+  /** Transfers by the number of dead masters, up to the restart. */
   readonly transfersByDead: readonly number[];
   readonly transfersAfterRestart: number;
   readonly refusals: Refusals;
-  /** How often somebody got the lock though too few masters were left. */
+  /** How often a worker acquired the lock although too few masters remained. */
   readonly heldWithoutMajority: number;
-  /** From when the masters were started again until somebody held the lock. */
+  /** From the restart of the masters until a worker held the lock. */
   readonly resumedMs: number | undefined;
 }
 
-/** Somebody may have been let in just before the kill, and says so a little later. */
+/** A worker may have entered just before the kill, and report it a little later. */
 const GRACE_MS = 500;
 
 class RedlockStory implements Story<RedlockPlan, RedlockState> {
@@ -93,7 +93,7 @@ class RedlockStory implements Story<RedlockPlan, RedlockState> {
   #startedAgainAtMs = Infinity;
   #resumedAtMs: number | undefined;
   #heldWithoutMajority = 0;
-  /** What an error is news for, if a master gave this answer. */
+  /** The answer of a master that makes the next error worth showing. */
   #awaited: NodeAnswer['answer'] | undefined;
 
   constructor(scene: Scene<RedlockPlan>, masters: readonly Master[]) {
@@ -141,8 +141,10 @@ class RedlockStory implements Story<RedlockPlan, RedlockState> {
     const left = this.#masters.length - this.#killedAtMs.length;
     const isEnough = this.#killedAtMs.length < this.#scene.plan.killAfterMs.length;
     if (!isEnough) this.#awaited = 'unreachable';
-    const outlook = isEnough ? 'are a majority: it goes on' : 'are none: nobody may go on';
-    this.#scene.tell(`SIGKILL for ${victim.name}: the ${left} that are left ${outlook}`);
+    const outlook = isEnough
+      ? 'are a majority: work continues'
+      : 'are no majority: nobody gets the lock';
+    this.#scene.tell(`SIGKILL for ${victim.name}: the remaining ${left} ${outlook}`);
   }
 
   async #startAgain(): Promise<void> {
@@ -150,7 +152,7 @@ class RedlockStory implements Story<RedlockPlan, RedlockState> {
     const dead = this.#masters.filter(({ state }) => state === 'killed');
     await Promise.all(dead.map((master) => master.startAgain()));
     this.#awaited = 'guarded';
-    this.#scene.tell(`${dead.length} masters are started again, empty: may one of them vote?`);
+    this.#scene.tell(`${dead.length} masters are restarted, empty: they may not vote yet`);
   }
 
   #noticeHolder(worker: Worker, atMs: number): void {
@@ -175,13 +177,13 @@ class RedlockStory implements Story<RedlockPlan, RedlockState> {
     this.#scene.tell(`${worker.name}: QuorumError: ${message}`);
   }
 
-  /** When the master was killed without which there is no majority. */
+  /** When the master was killed after which there was no majority. */
   get #lastKilledAtMs(): number {
     return this.#killedAtMs[this.#scene.plan.killAfterMs.length - 1] ?? Infinity;
   }
 }
 
-// The masters of the show, which are killed and started again, and what was last said of them.
+// The masters of the show, which are killed and restarted, and the latest answer of each.
 
 type MasterState = 'up' | 'killed' | 'back';
 
@@ -192,7 +194,7 @@ class Master {
   state: MasterState = 'up';
   /** Since when it has been in this state, on the monotonic clock. */
   sinceMs: number = monotonicMs();
-  /** What the last QuorumError said of it; undefined: nothing since it changed. */
+  /** The master's answer in the last QuorumError; undefined: none since its state changed. */
   answer: NodeAnswer | undefined;
   readonly #server: RedisServer;
 
@@ -202,13 +204,13 @@ class Master {
     this.#server = server;
   }
 
-  /** SIGKILL: what it knew of locks is gone. */
+  /** SIGKILL: the master loses all that it knew of locks. */
   async kill(): Promise<void> {
     await this.#server.kill();
     this.#become('killed');
   }
 
-  /** On the same port, with nothing in it. */
+  /** On the same port, without data. */
   async startAgain(): Promise<void> {
     await this.#server.start();
     this.#become('back');
@@ -221,7 +223,7 @@ class Master {
   }
 }
 
-// What the QuorumErrors of a run said, master by master.
+// The answers in the QuorumErrors of a run, master by master.
 
 class Refusals {
   /** How many errors there were. */
@@ -235,7 +237,7 @@ class Refusals {
     for (const node of nodes) {
       if (node.answer === 'guarded') this.#votesInMs.push(node.votesInMs);
       if (node.answer !== 'unreachable') continue;
-      const reason = node.reason.replace(/ \S+:\d+$/, ''); // where it is differs
+      const reason = node.reason.replace(/ \S+:\d+$/, ''); // the address differs
       this.#unreachable.set(reason, (this.#unreachable.get(reason) ?? 0) + 1);
     }
   }
@@ -258,7 +260,7 @@ class Refusals {
   }
 }
 
-// When money was transferred, and for how long it was not. Times in milliseconds on the machine's monotonic clock.
+// The times of the transfers, and the gaps between them, in milliseconds on the machine's monotonic clock.
 
 class TransferLog {
   readonly #startedAtMs: number;
@@ -272,7 +274,7 @@ class TransferLog {
     return this.#timesMs.length;
   }
 
-  /** Told by different processes: the order in which that arrives is not quite the order in which it happened. */
+  /** Different processes report this: the messages may arrive in another order than that of the events. */
   add(atMs: number): void {
     const index = this.#timesMs.findLastIndex((known) => known <= atMs);
     this.#timesMs.splice(index + 1, 0, atMs);
@@ -282,7 +284,7 @@ class TransferLog {
     return this.#timesMs.filter((atMs) => atMs >= fromMs && atMs < toMs).length;
   }
 
-  /** The longest time without any, up to then. */
+  /** The longest gap up to this time. */
   longestStallMs(untilMs: number): number {
     const timesMs = [this.#startedAtMs, ...this.#timesMs.filter((atMs) => atMs < untilMs), untilMs];
     return Math.max(...timesMs.slice(1).map((atMs, i) => atMs - timesMs[i]!));
@@ -351,35 +353,36 @@ function report(state: RedlockState): string {
       `  ${state.masters.length - dead} of ${state.masters.length} masters up`,
       String(count),
     ]),
-    ['  all started again', String(transfersAfterRestart)],
+    ['  after the restart', String(transfersAfterRestart)],
     ['cents lost', faults(state.lostCents)],
-    ['longest stall with 3 and more up', seconds(longestStallMs, 2)],
+    ['longest stall with 3 or more up', seconds(longestStallMs, 2)],
     ['restart to the next holder', takeover(resumedMs)],
     ['QuorumErrors', String(refusals.count)],
   ];
-  const reasons = ['What they said of masters:', ...refusals.lines, ''];
+  const reasons = ['The answers of the masters in them:', ...refusals.lines, ''];
   return [table(rows, 34), ...(refusals.count > 0 ? reasons : [])].join('\n');
 }
 
 function moral({ guardMs }: RedlockPlan): string {
   return (
-    'Cents lost: by how much the balances differ from a ledger that is written in\n' +
-    'the same transactions. With three of five masters it goes on. With two nobody\n' +
-    'can know whether the lock is free, and the error says so. A master that was\n' +
-    'started again may have forgotten who holds the lock: it does not vote before\n' +
-    `any lease that it may have granted is over, here ${seconds(guardMs, 0)}.`
+    'Cents lost: the difference between the balances and a ledger that is written in\n' +
+    'the same transactions. With three of five masters work continues. With two nobody\n' +
+    'can know whether the lock is free, and the error says so. A restarted master may\n' +
+    'have forgotten the holder of the lock: it does not vote until every lease that it\n' +
+    `may have granted has ended, here ${seconds(guardMs, 0)}.`
   );
 }
 
-/** What was seen that must not be. */
+/** The first observation that must not happen; undefined: none. */
 function findBug(state: RedlockState): string | undefined {
   const { plan, lostCents, transfersByDead, refusals, heldWithoutMajority, resumedMs } = state;
   if (lostCents > 0) return `${lostCents} cents were lost`;
-  if (heldWithoutMajority > 0) return `${heldWithoutMajority} times two masters let somebody in`;
-  if (transfersByDead[2] === 0) return 'With three of five masters nothing went on';
-  if (refusals.count === 0) return 'Nobody said that too few masters were left';
-  if (!refusals.wereGuarded) return 'Masters that were started again were not kept from voting';
-  if (resumedMs === undefined) return 'After the restart nobody got the lock';
-  if (resumedMs < plan.guardMs) return 'A master voted sooner after its start than it may';
+  if (heldWithoutMajority > 0)
+    return `${heldWithoutMajority} times a process acquired the lock from two masters`;
+  if (transfersByDead[2] === 0) return 'With three of five masters work stopped';
+  if (refusals.count === 0) return 'No error said that too few masters remained';
+  if (!refusals.wereGuarded) return 'Restarted masters were not prevented from voting';
+  if (resumedMs === undefined) return 'After the restart nobody acquired the lock';
+  if (resumedMs < plan.guardMs) return 'A master voted too soon after its start';
   return undefined;
 }

@@ -1,5 +1,5 @@
-// Worker processes transfer money in one Redis, first without locks, then under holdfast, where one of them is killed
-// while it holds the lock.
+// Worker processes transfer money in one Redis, first without locks, then under holdfast, where one of them is killed while it holds the
+// lock.
 import { styleText } from 'node:util';
 import type { Worker } from '../support/crew.js';
 import {
@@ -29,8 +29,8 @@ const WORKERS = 5;
 const WITHOUT_LOCKS: TransfersPlan = {
   title: '1 of 2: without locks',
   explanation:
-    `${WORKERS} processes each read two balances, think for 10 to 30 ms, write both back.\n` +
-    'Money vanishes, or comes from nowhere.',
+    `${WORKERS} processes each read two balances, wait 10 to 30 ms, and write both back.\n` +
+    'They overwrite each other: money vanishes, or comes from nowhere.',
   lock: 'none',
   durationMs: 7_000,
 };
@@ -38,7 +38,7 @@ const WITHOUT_LOCKS: TransfersPlan = {
 const UNDER_HOLDFAST: TransfersPlan = {
   title: '2 of 2: under holdfast, await lock.withLock(transfer)',
   explanation:
-    'The same, one at a time. After 4 s the process that holds the lock is killed\n' +
+    'The same, one at a time. After 4 s the demo kills the process that holds the lock,\n' +
     'in the middle of a transfer.',
   lock: 'reentrant',
   durationMs: 14_000,
@@ -68,7 +68,7 @@ interface TransfersState extends SceneState<TransfersPlan> {
   /** How often the lock went from one process to another. */
   readonly handOvers: number;
   readonly longestWaitMs: number;
-  /** From the kill until somebody else held the lock. */
+  /** From the kill until another worker held the lock. */
   readonly takeoverMs: number | undefined;
 }
 
@@ -88,10 +88,10 @@ class TransfersStory implements Story<TransfersPlan, TransfersState> {
     if (this.#scene.plan.killAfterMs === undefined) return;
     await this.#scene.until(this.#scene.plan.killAfterMs);
     const holder = await this.#scene.somebodyMidway(FOREVER_MS);
-    if (!holder) return; // the verdict tells
+    if (!holder) return; // findBug() reports it
     this.#killedAtMs = monotonicMs();
     void holder.kill();
-    this.#scene.tell(`${holder.name} holds the lock, has read and not yet written: SIGKILL`);
+    this.#scene.tell(`${holder.name} holds the lock, has read and not written yet: SIGKILL`);
   }
 
   heed(worker: Worker, report: Report): void {
@@ -117,7 +117,7 @@ class TransfersStory implements Story<TransfersPlan, TransfersState> {
     if (this.#killedAtMs === undefined || this.#takeoverMs !== undefined) return;
     this.#takeoverMs = monotonicMs() - this.#killedAtMs;
     const after = seconds(this.#takeoverMs, 2);
-    this.#scene.tell(`${worker.name} has the lock ${after} after the kill: the lease ran out`);
+    this.#scene.tell(`${worker.name} has the lock ${after} after the kill, when the lease ended`);
   }
 }
 
@@ -184,14 +184,14 @@ function report(bare: TransfersState, locked: TransfersState): string {
 }
 
 const MORAL =
-  'Cents lost: by how much the balances differ from a ledger that is written in\n' +
-  'the same transactions. Under holdfast it is not a cent. The killed process had\n' +
-  'written nothing yet, and nobody renewed its lease any more: when the 3 s were\n' +
-  'over, the lock went on to the next. The longest wait includes that.';
+  'Cents lost: the difference between the balances and a ledger that is written in\n' +
+  'the same transactions. Under holdfast it is zero. The killed process had not\n' +
+  'written yet, and nobody renewed its lease: after 3 s the lock went to the next\n' +
+  'process. The longest wait includes these 3 s.';
 
-/** What was seen under holdfast that must not be. */
+/** The first observation that must not happen under holdfast; undefined: none. */
 function findBug({ lostCents, takeoverMs }: TransfersState): string | undefined {
   if (lostCents > 0) return `Under holdfast ${lostCents} cents were lost`;
-  if (takeoverMs === undefined) return 'After the kill nobody got the lock';
+  if (takeoverMs === undefined) return 'After the kill nobody acquired the lock';
   return undefined;
 }

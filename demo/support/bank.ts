@@ -1,5 +1,5 @@
-// The accounts, as plain keys in Redis, and beside them a ledger that cannot go wrong: it is only ever added to,
-// in the same transaction that writes the balances. Where balance and ledger differ, money went astray.
+// The accounts, as plain keys in Redis, and beside them a ledger that cannot go wrong: transfers only add to it, in the same transaction
+// that writes the balances. Where balance and ledger differ, money was lost.
 
 import { plainRedis, type PlainRedis } from '../../test/support/given-redis.js';
 
@@ -7,10 +7,10 @@ const ACCOUNTS = ['Anna', 'Ben', 'Clara', 'David'] as const;
 const OPENING_CENTS = 1_000_00;
 const LARGEST_TRANSFER_CENTS = 10_00;
 
-/** What all accounts have together, whatever is transferred. */
+/** The total of all accounts, whatever is transferred. */
 export const TOTAL_CENTS = ACCOUNTS.length * OPENING_CENTS;
 
-/** The write of a transfer, unless somebody with a larger token has written. */
+/** The write of a transfer, refused if a larger token has written. */
 const GUARDED = `
 local token, from, to, fromLedger, toLedger, count = unpack(KEYS)
 local seen = tonumber(redis.call('GET', token) or '0')
@@ -23,7 +23,7 @@ return redis.call('INCR', count)`;
 export interface Account {
   readonly name: string;
   readonly balanceCents: number;
-  /** What the ledger says. */
+  /** The balance according to the ledger. */
   readonly rightCents: number;
 }
 
@@ -36,7 +36,7 @@ export class Bank {
     this.#prefix = prefix;
   }
 
-  /** Every account back to the start, and nobody has come with a token yet. */
+  /** Resets every account, and forgets all tokens. */
   async open(): Promise<void> {
     const entries = ACCOUNTS.flatMap((name) => [
       [this.#balance(name), OPENING_CENTS],
@@ -47,9 +47,8 @@ export class Bank {
   }
 
   /**
-   * Moves some money between two accounts the plain way: read, think, write. `think` is where others get in between.
-   * Returns the number of this transfer among all; undefined: somebody with a larger token than this one has written, and it was
-   * refused. Without a token nobody is.
+   * Moves some money between two accounts the plain way: read, think, write. Other workers can interfere during `think`. Returns the number
+   * of this transfer among all; undefined: it was refused, since a larger token had written. Without a token no write is refused.
    */
   async transfer(think: () => Promise<void>, token?: string): Promise<number | undefined> {
     const [from, to] = twoOf(ACCOUNTS);
@@ -75,8 +74,8 @@ export class Bank {
   }
 
   /**
-   * Moves some money in two steps: in between it has left one account and not yet come to the other. `think` is before the first
-   * step, `linger` between the two. Returns the number of this transfer among all.
+   * Moves some money in two steps: in between it has left one account and not yet reached the other. `think` runs before the first step,
+   * `linger` between the two. Returns the number of this transfer among all.
    */
   async transferInSteps(think: () => Promise<void>, linger: () => Promise<void>): Promise<number> {
     const [from, to] = twoOf(ACCOUNTS);
@@ -98,7 +97,7 @@ export class Bank {
     return replies.at(-1) as number;
   }
 
-  /** Adds up all balances, in cents, one after the other; `linger` is in front of each. */
+  /** Adds up all balances, in cents, one after the other; `linger` runs before each. */
   async sum(linger: () => Promise<void>): Promise<number> {
     let sumCents = 0;
     for (const name of ACCOUNTS) {
@@ -109,7 +108,7 @@ export class Bank {
     return sumCents;
   }
 
-  /** The largest token that anybody came with. */
+  /** The largest token that has written. */
   async largestToken(): Promise<string | undefined> {
     const [token] = await this.#get(this.#token);
     return token ?? undefined;
@@ -125,7 +124,7 @@ export class Bank {
     }));
   }
 
-  /** Removes all that it left in Redis. */
+  /** Removes all its keys from Redis. */
   async clear(): Promise<void> {
     const keys = ACCOUNTS.flatMap((name) => [this.#balance(name), this.#ledger(name)]);
     const ours = [this.#transferCount, this.#token, this.#lastToken];
@@ -156,13 +155,13 @@ export class Bank {
     return `${this.#prefix}token`;
   }
 
-  /** What the fenced lock of this bank remembers, for seven days. */
+  /** The counter of this bank's fenced lock, which lasts for seven days. */
   get #lastToken(): string {
     return `redisson_lock_token:{${this.#prefix}bank}`;
   }
 }
 
-/** How many cents are not where the ledger says. */
+/** The sum of the differences between balances and ledger, in cents. */
 export function lostCents(accounts: readonly Account[]): number {
   return accounts.reduce(
     (sum, { balanceCents, rightCents }) => sum + Math.abs(balanceCents - rightCents),

@@ -10,7 +10,7 @@ type WorkerState = 'starts' | 'transfers' | 'waits' | 'holds' | 'paused' | 'rest
 
 export class Worker {
   readonly name: string;
-  /** Its client's, by which its owner ids begin. */
+  /** The id of the worker's client, with which its owner ids begin. */
   readonly clientId: string = randomUUID();
   state: WorkerState = 'starts';
   /** Since when it has been in this state, on the monotonic clock. */
@@ -49,13 +49,13 @@ export class Worker {
     this.sinceMs = performance.now();
   }
 
-  /** SIGSTOP, while it holds the lock: it does nothing more, and does not know. */
+  /** SIGSTOP, while it holds the lock: the process stops without noticing. */
   pause(): void {
     this.#process.kill('SIGSTOP');
     this.become('paused');
   }
 
-  /** SIGCONT: it goes on as if nothing had been, and takes itself for the holder. */
+  /** SIGCONT: the process continues, and still believes that it holds the lock. */
   resume(): void {
     this.become('holds');
     this.#process.kill('SIGCONT');
@@ -71,7 +71,7 @@ export class Worker {
   #follow({ type }: Report): void {
     if (type === 'waits' || type === 'holds') this.become(type);
     if (type === 'stopped') this.become('rests');
-    // Without a lock there is nothing to rest from: it is always in some transfer.
+    // Without a lock there is no rest: the worker is always in some transfer.
     const isOver = type === 'transferred' || type === 'refused' || type === 'read';
     if (isOver && this.state === 'holds') this.become('rests');
   }
@@ -81,7 +81,7 @@ interface CrewEvents {
   report: [worker: Worker, report: Report];
 }
 
-/** Starts workers and passes on what they report. */
+/** Starts workers and passes on their reports. */
 export class Crew extends EventEmitter<CrewEvents> implements AsyncDisposable {
   readonly workers: readonly Worker[];
   /** Rejects when a worker fails. */
@@ -91,7 +91,7 @@ export class Crew extends EventEmitter<CrewEvents> implements AsyncDisposable {
     super();
     let fail!: (error: Error) => void;
     this.failure = new Promise<never>((_, reject) => (fail = reject));
-    this.failure.catch(() => undefined); // reported by whoever waits for the crew
+    this.failure.catch(() => undefined); // handled where the crew is awaited
     this.workers = Array.from({ length: size }, (_, index) => {
       const worker: Worker = new Worker(`worker ${index + 1}`, env, (report) => {
         if (report.type === 'failed') fail(new Error(`${worker.name}: ${report.message}`));
@@ -105,12 +105,12 @@ export class Crew extends EventEmitter<CrewEvents> implements AsyncDisposable {
     return this.workers.filter(({ isAlive }) => isAlive);
   }
 
-  /** The one of this owner id. */
+  /** The worker with this owner id. */
   withOwner(ownerId: string): Worker | undefined {
     return this.workers.find(({ clientId }) => ownerId.startsWith(`${clientId}:`));
   }
 
-  /** All of them work under such a lock from now on, each at its task. */
+  /** All workers work under this kind of lock from now on, each at its task. */
   work(lock: LockKind, taskOf: (worker: Worker) => Task): void {
     for (const worker of this.living) {
       worker.become('transfers');
@@ -118,14 +118,14 @@ export class Crew extends EventEmitter<CrewEvents> implements AsyncDisposable {
     }
   }
 
-  /** Resolves when all of them have ended their last transfer. */
+  /** Resolves when all workers have ended their last transfer. */
   async stop(): Promise<void> {
     const stopped = this.all('stopped');
     for (const worker of this.living) worker.order({ type: 'stop' });
     await stopped;
   }
 
-  /** Resolves when every living worker has reported this. */
+  /** Resolves when every live worker has reported this. */
   async all(type: Report['type']): Promise<void> {
     const missing = new Set(this.living);
     await Promise.race([

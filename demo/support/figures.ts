@@ -1,4 +1,4 @@
-// Figures as people read them: in a picture, and in the table at the end.
+// Figures as text: for the live view, and for the table at the end.
 import { stripVTControlCharacters, styleText } from 'node:util';
 import type { Account } from './bank.js';
 import type { Worker } from './crew.js';
@@ -15,17 +15,17 @@ export function rate(count: number, elapsedMs: number): string {
   return `${Math.round((count * 1_000) / elapsedMs)}/s`;
 }
 
-/** How long it took until somebody else had the lock. */
+/** How long it took until another worker had the lock. */
 export function takeover(ms: number | undefined): string {
   return ms === undefined ? 'never' : seconds(ms, 2);
 }
 
-/** Who holds the lock, by name. */
+/** The name of the worker that holds the lock. */
 export function holderIn(workers: readonly Worker[]): string {
   return workers.find(({ state }) => state === 'holds')?.name ?? 'nobody';
 }
 
-/** How often happened what never should: red if it did. */
+/** The count of something that must never happen: red if it did. */
 export function fault(what: string, count: number): string {
   return goodOrBad(count, `${what} ${count.toLocaleString('en')}`);
 }
@@ -39,7 +39,7 @@ function goodOrBad(faults: number, text: string): string {
   return styleText(faults > 0 ? 'red' : 'green', text);
 }
 
-/** The accounts as a table, and what is missing in each. */
+/** The accounts as a table, with the money that is missing in each. */
 export function accountRows(accounts: readonly Account[]): string[] {
   return [
     styleText('dim', '  account      balance   should be     missing'),
@@ -55,7 +55,7 @@ function accountRow({ name, balanceCents, rightCents }: Account): string {
   return `  ${text}${lost === 0 ? difference : styleText('red', difference!)}`;
 }
 
-/** The table at the end of a show: the first row is the head; figures to the right. */
+/** The table at the end of a show: the first row is the head; figures are right-aligned. */
 export function table(rows: readonly (readonly string[])[], labelWidth: number): string {
   const [head, ...body] = rows.map(
     ([label, ...cells]) => `  ${label!.padEnd(labelWidth)}${cells.map(inColumn).join('')}`,

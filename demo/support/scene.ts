@@ -1,5 +1,5 @@
-// One scene of a show: the workers work on the accounts under one kind of lock for a while, things happen to them, and it is
-// shown what becomes of it.
+// One scene of a show: the workers work on the accounts under one kind of lock for a while, events happen to them, and the view shows the
+// effects.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { lostCents, type Account } from './bank.js';
@@ -10,13 +10,13 @@ import type { View } from './view.js';
 
 export interface ScenePlan {
   readonly title: string;
-  /** What is seen, in a line or two. */
+  /** What the viewer sees, in a line or two. */
   readonly explanation: string;
   readonly lock: LockKind;
   readonly durationMs: number;
 }
 
-/** A scene as it stands, or as it ended. */
+/** The current or final state of a scene. */
 export interface SceneState<Plan extends ScenePlan = ScenePlan> {
   readonly plan: Plan;
   readonly elapsedMs: number;
@@ -30,15 +30,15 @@ export const FOREVER_MS = 600_000;
 
 const REFRESH_MS = 100;
 
-/** What one kind of scene is about; the rest is the same for all of them. */
+/** What is special about one kind of scene; the rest is the same for all of them. */
 export interface Story<Plan extends ScenePlan, State extends SceneState<Plan>> {
-  /** What a worker does all the time; left out: it transfers money. */
+  /** A worker's task during the scene; left out: it transfers money. */
   taskOf?(worker: Worker): Task;
-  /** What is done while they work, one thing after the other. */
+  /** The events of the scene, one after the other. */
   happen(): Promise<void>;
   /** Notes what a worker reports. */
   heed(worker: Worker, report: Report): void;
-  /** How it stands, beside what is seen in every scene. */
+  /** The state of the scene, beyond what every scene has. */
   look(state: SceneState<Plan>): State | Promise<State>;
 }
 
@@ -75,14 +75,14 @@ export async function playScene<Plan extends ScenePlan, State extends SceneState
   return state;
 }
 
-/** A scene as its story has it: what it is played on, and how it goes on. */
+/** A scene for its story: the stage, and control over its course. */
 export class Scene<Plan extends ScenePlan> {
   readonly plan: Plan;
   readonly stage: Stage;
   readonly startedAtMs = monotonicMs();
   readonly #view: Pick<View<never>, 'tell'>;
   readonly #show: () => Promise<void>;
-  /** Who has stopped in the middle of a transfer, as it was told to. */
+  /** The worker that has stopped in the middle of a transfer, as it was ordered to. */
   #dawdler: Worker | undefined;
 
   constructor(
@@ -97,7 +97,7 @@ export class Scene<Plan extends ScenePlan> {
     this.#show = show;
   }
 
-  /** Says what has happened. */
+  /** Shows an event. */
   tell(event: string): void {
     this.#view.tell(event);
   }
@@ -106,7 +106,7 @@ export class Scene<Plan extends ScenePlan> {
     if (type === 'midway') this.#dawdler = worker;
   }
 
-  /** What is seen in every scene. */
+  /** The state that every scene has. */
   async state(): Promise<SceneState<Plan>> {
     const accounts = await this.stage.bank.accounts();
     return {
@@ -118,14 +118,14 @@ export class Scene<Plan extends ScenePlan> {
     };
   }
 
-  /** Lets the scene go on up to this time of it, or to its end. */
+  /** Lets the scene continue until this time, or to its end. */
   async until(elapsedMs: number): Promise<void> {
     await this.goOnWhile(() => this.#elapsedMs < elapsedMs);
   }
 
   /**
-   * Stops a worker in the middle of its next task, for so long; `hasLooked`: after its last look at the lock. undefined: the
-   * scene ended before that.
+   * Stops a worker in the middle of its next task, for `forMs`; `hasLooked`: after its last check of the lock. undefined: the scene ended
+   * before that.
    */
   async somebodyMidway(
     forMs: number,
@@ -138,7 +138,7 @@ export class Scene<Plan extends ScenePlan> {
     return this.#dawdler;
   }
 
-  /** Lets the scene go on while this is so, or to its end. */
+  /** Lets the scene continue while this is true, or to its end. */
   async goOnWhile(isTooEarly: () => boolean): Promise<void> {
     while (isTooEarly() && this.#elapsedMs < this.plan.durationMs) {
       await this.#show();

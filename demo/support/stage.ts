@@ -1,4 +1,4 @@
-// A show, from its beginning to its end: the server, a bank on it, worker processes, and what to make of what was seen.
+// A show from beginning to end: the server, a bank on it, worker processes, and the verdict.
 import { randomBytes } from 'node:crypto';
 import { givenRedis, withoutPassword } from '../../test/support/given-redis.js';
 import { Bank } from './bank.js';
@@ -7,22 +7,22 @@ import { BANK_PREFIX, BANK_URL } from './messages.js';
 
 export interface Stage {
   readonly url: string;
-  /** In front of every key and lock name. */
+  /** The prefix of every key and lock name. */
   readonly prefix: string;
   readonly bank: Bank;
   readonly crew: Crew;
-  /** Aborts when somebody has seen enough. */
+  /** Aborts when the viewer interrupts the demo. */
   readonly signal: AbortSignal;
 }
 
 interface StageOptions {
   readonly workers: number;
   readonly signal: AbortSignal;
-  /** What workers get to know besides. */
+  /** Further environment variables of the workers. */
   readonly env?: NodeJS.ProcessEnv;
 }
 
-/** Sets it up, plays, and clears it, whatever happens. */
+/** Sets up the stage, plays, and removes everything, whatever happens. */
 export async function onStage<T>(
   { workers, signal, env }: StageOptions,
   play: (stage: Stage) => Promise<T>,
@@ -37,7 +37,7 @@ export async function onStage<T>(
     await untilAborted(crew.all('ready'), signal);
     return await play({ url, prefix, bank, crew, signal });
   } finally {
-    await bank.clear().catch(() => undefined); // the server is gone: so are the accounts
+    await bank.clear().catch(() => undefined); // the server is gone, and the accounts with it
     bank.disconnect();
   }
 }
@@ -52,13 +52,13 @@ async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promis
 }
 
 export interface Show {
-  /** What is seen, for the usage line. */
+  /** What the show is about, for the usage line. */
   readonly about: string;
-  /** Plays it to its end; whether it showed what it is there to show. Rejects when the signal aborts. */
+  /** Plays the show to its end; resolves to whether it showed what it is meant to show. Rejects when the signal aborts. */
   play(signal: AbortSignal): Promise<boolean>;
 }
 
-/** Prints it; `bug` is what was seen instead of what the show is there to show. Whether there is none. */
+/** Prints the report; `bug` is the unexpected observation. Returns whether there is none. */
 export function conclude(report: string, bug: string | undefined, moral: string): boolean {
   console.log(`${report}\n${bug === undefined ? moral : `${bug}: a bug.`}`);
   return bug === undefined;

@@ -1,16 +1,16 @@
-// Shows a scene while it is played: in place in a terminal that can do it, else as plain lines.
+// Shows a scene while it is played: in place if the terminal can do that, otherwise as plain lines.
 import type { WriteStream } from 'node:tty';
 import { styleText } from 'node:util';
 import { seconds } from './figures.js';
 
-/** What is said before a scene. */
+/** Printed before a scene. */
 interface Announced {
   readonly title: string;
-  /** What is seen, in a line or two. */
+  /** What the viewer sees, in a line or two. */
   readonly explanation: string;
 }
 
-/** What a view needs to know of a state itself: the rest is for its pictures. */
+/** What a view itself needs of a state: the rest is for its frames. */
 interface Timed {
   readonly plan: { readonly durationMs: number };
   readonly elapsedMs: number;
@@ -20,12 +20,12 @@ interface Timed {
 export interface View<State> extends Disposable {
   begin(plan: Announced): void;
   update(state: State): void;
-  /** Something that happens once. */
+  /** Shows an event. */
   tell(event: string): void;
   end(state: State): void;
 }
 
-/** How a state is shown: as a picture of some lines, or in one line of plain text. */
+/** How a state is shown: as a frame of some lines, or in one line of plain text. */
 interface Pictures<State> {
   readonly frame: (state: State) => string[];
   readonly summary: (state: State) => string;
@@ -37,7 +37,7 @@ export function createView<State extends Timed>({ frame, summary }: Pictures<Sta
   return isFullScreen(out) ? new LiveView(out, frame) : new PlainView(summary);
 }
 
-// A scene as a picture that is drawn over itself ten times a second, with what happened below it.
+// A scene as a frame that is redrawn ten times a second, with the events below it.
 
 class LiveView<State extends Timed> implements View<State> {
   readonly #screen: Screen;
@@ -64,7 +64,7 @@ class LiveView<State extends Timed> implements View<State> {
     const leftMs = Math.max(state.plan.durationMs - state.elapsedMs, 0);
     this.#screen.draw([
       ...lines,
-      ...this.#events.slice(-room), // the latest stay
+      ...this.#events.slice(-room), // only the latest remain
       styleText('dim', `${seconds(leftMs, 0)} left`),
     ]);
   }
@@ -78,7 +78,7 @@ class LiveView<State extends Timed> implements View<State> {
   }
 }
 
-/** In lines that fit, the further ones indented: what is drawn over must not be broken by the terminal. */
+/** Wraps the event, with an indent: the terminal must not break lines that are redrawn. */
 function wrapped(event: string): string[] {
   const lines = [''];
   for (const word of event.split(' ')) {
@@ -129,18 +129,18 @@ class PlainView<State extends Timed> implements View<State> {
   }
 }
 
-// A part of the terminal that is drawn over itself.
+// A part of the terminal that is redrawn in place.
 
 const HIDE_CURSOR = '\x1b[?25l';
 const SHOW_CURSOR = '\x1b[?25h';
 const CLEAR_TO_LINE_END = '\x1b[K';
 const CLEAR_TO_SCREEN_END = '\x1b[J';
 
-/** A frame at most: what does not fit the terminal cannot be drawn over. */
+/** The largest frame: lines that do not fit the terminal cannot be redrawn. */
 const FRAME_HEIGHT = 20;
 const FRAME_WIDTH = 79;
 
-/** Whether this terminal can do it, and nobody asked for plain lines. */
+/** Whether this terminal can redraw, and plain lines were not requested. */
 function isFullScreen(out: WriteStream): boolean {
   const { NO_COLOR: noColor, TERM: term } = process.env;
   const isLargeEnough = out.rows > FRAME_HEIGHT && out.columns > FRAME_WIDTH;
@@ -157,7 +157,7 @@ class Screen {
     out.write(HIDE_CURSOR);
   }
 
-  /** Leaves what is there, and begins anew below it. */
+  /** Keeps the present output, and begins below it. */
   begin(title: string, explanation: string): void {
     this.#height = 0;
     this.#out.write(`\n${styleText('bold', title)}\n${explanation}\n\n`);
@@ -170,7 +170,7 @@ class Screen {
     this.#height = lines.length;
   }
 
-  /** Leaves the terminal as it was. */
+  /** Restores the terminal. */
   close(): void {
     this.#out.write(SHOW_CURSOR);
   }

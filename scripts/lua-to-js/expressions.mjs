@@ -1,6 +1,6 @@
 // Expressions of Lua as TypeScript on src/testing/lua-runtime.ts.
 
-/** The functions that a script may call, by what they give: a kind of value, several values, or nothing. */
+/** The functions that a script may call, by their results: a kind of value, several values, or nothing. */
 const LIBRARY = {
   'cjson.encode': 'string',
   'math.ceil': 'number',
@@ -77,7 +77,7 @@ export class Expressions {
     return this.one(node).text;
   }
 
-  /** Whether it is true, as JavaScript has it: in Lua, only nil and false are not. */
+  /** Whether it is true, as a JavaScript condition: in Lua, only nil and false are not. */
   condition(node) {
     if (node.type === 'LogicalExpression' && !this.#choice(node))
       return `(${this.condition(node.left)} ${node.operator === 'and' ? '&&' : '||'} ${this.condition(node.right)})`;
@@ -85,7 +85,7 @@ export class Expressions {
     return kind === 'boolean' ? text : `lua.truthy(${text})`;
   }
 
-  /** An array of all values of a list, of which the last may be several. */
+  /** An array of all values of a list, whose last expression may yield several. */
   values(list) {
     const isAll = list.length === 1 && this.isSeveral(list[0]);
     return isAll ? this.#several(list[0]) : `[${this.#items(list)}]`;
@@ -217,7 +217,7 @@ export class Expressions {
     return gives ?? this.#names.fail(base, `the function ${path}`);
   }
 
-  /** `name` or `library.name`; undefined of what is in a table. */
+  /** `name` or `library.name`; undefined for a field of another table. */
   #path({ type, name, base, indexer, identifier }) {
     if (type === 'Identifier') return name;
     const isLibrary = base?.type === 'Identifier' && !this.#names.find(base.name);
@@ -225,7 +225,7 @@ export class Expressions {
   }
 }
 
-/** A pattern without captures, or with one, gives one value. */
+/** A pattern with at most one capture yields one value. */
 function matchesOnce({ base, arguments: [, pattern] }) {
   const isMatch = base.identifier?.name === 'match' && pattern.type === 'StringLiteral';
   return isMatch && pattern.value.split('(').length <= 2;

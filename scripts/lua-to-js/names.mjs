@@ -1,6 +1,6 @@
-// The names in a script of Lua: which are in sight, and what each of them is.
+// The names in a Lua script: which are visible, and what each of them is.
 
-/** Those that mean something else in JavaScript, or in what is written. */
+/** Names with another meaning in JavaScript, or in the output. */
 const TAKEN = new Set([
   ...['arguments', 'await', 'case', 'catch', 'class', 'const', 'continue', 'debugger', 'default'],
   ...['delete', 'enum', 'eval', 'export', 'extends', 'finally', 'import', 'instanceof', 'let'],
@@ -11,14 +11,14 @@ const TAKEN = new Set([
 
 export class Names {
   #file;
-  /** A variable is a kind of value: number, string, boolean, table, or value, which may be any; a function says what it takes and gives. */
+  /** A variable has a kind of value: number, string, boolean, table, or value, which may be any; a function has parameters and results. */
   #scopes = [
     new Map([
       ['KEYS', 'table'],
       ['ARGV', 'table'],
     ]),
   ];
-  /** The names of the statement that declares them: not in sight in it for Lua, but for JavaScript. */
+  /** The names of the statement that declares them: not yet visible in it for Lua, but for JavaScript. */
   #beingDeclared = [];
 
   constructor(file) {
@@ -45,7 +45,7 @@ export class Names {
     scope.set(name, meaning);
   }
 
-  /** What comes in front of the declaration of these. */
+  /** The keyword before the declaration of these. */
   before(variables, work) {
     this.#beingDeclared = variables.map(({ name }) => name);
     const result = work();

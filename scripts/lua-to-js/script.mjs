@@ -1,12 +1,12 @@
-// Writes a script of lua/ as TypeScript on src/testing/lua-runtime.ts, statement by statement. It knows no more of Lua 5.1 than these scripts use:
-// anything else, and what Lua and JavaScript would understand differently, is an error that names the line.
+// Translates a script of lua/ to TypeScript on src/testing/lua-runtime.ts, statement by statement. It supports only the Lua 5.1 that these
+// scripts use: anything else, and what Lua and JavaScript interpret differently, is an error that names the line.
 import luaparse from 'luaparse';
 import { Expressions } from './expressions.mjs';
 import { Names } from './names.mjs';
 
 const TYPES = { nothing: 'void', value: 'Value', several: 'Value[]' };
 
-/** The script as a function of that name; `file` is for what goes wrong. */
+/** The script as a function of that name; `file` is for error messages. */
 export function luaToTypeScript(source, name, file) {
   return new Script(source, file).asFunction(name);
 }
@@ -15,11 +15,11 @@ class Script {
   #names;
   #expressions;
   #chunk;
-  /** Those that are not written so far. */
+  /** The comments that are not written yet. */
   #comments;
-  /** Names that get another value somewhere. */
+  /** Names that are assigned again somewhere. */
   #assigned;
-  /** What the function gives that is being written: nothing, a value or several. */
+  /** The result of the current function: nothing, a value or several. */
   #gives = 'value';
   #lastLine = 0;
 
@@ -41,7 +41,7 @@ class Script {
     return `function ${name}(KEYS: Table, ARGV: Table, redis: RedisApi): Value {\n${body}\n}`;
   }
 
-  /** What a function does; its end gives nil. */
+  /** The body of a function; its end returns nil. */
   #body({ body, loc }) {
     const text = this.#statements(body, loc);
     if (this.#gives === 'nothing' || returns(body)) return text;
@@ -205,7 +205,7 @@ function parse(source, file) {
   }
 }
 
-/** Whether each way through these statements returns. */
+/** Whether every path through these statements returns. */
 function returns(body) {
   const last = body.at(-1);
   if (last?.type !== 'IfStatement') return last?.type === 'ReturnStatement';
@@ -213,7 +213,7 @@ function returns(body) {
   return clauses.at(-1).type === 'ElseClause' && clauses.every((clause) => returns(clause.body));
 }
 
-/** All that belong to the function whose statements these are. */
+/** All statements of the function with this body. */
 function returnsOf(nodes) {
   return nodes.flatMap((node) => {
     if (node.type === 'ReturnStatement') return [node];

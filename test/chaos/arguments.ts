@@ -1,4 +1,4 @@
-// What npm run chaos was asked to do.
+// The command line of npm run chaos.
 import { parseArgs } from 'node:util';
 import { NEMESES } from './nemeses/all.js';
 import { KINDS, TOPOLOGIES, type Kind, type PlanWishes, type Topology } from './plan.js';

@@ -1,5 +1,5 @@
-// The end of a round: all who wait get a turn, all clients are closed, the processes end by themselves, and once the leases of the dead are over nothing
-// is left on the servers.
+// The end of a round: all waiters get a turn, all clients are closed, the processes end by themselves, and once the leases of dead holders
+// are over nothing is left on the servers.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { machineMs } from '../support/time.js';
 import { violation, type Violation } from './checker/evidence.js';
@@ -8,7 +8,7 @@ import type { Plan } from './plan.js';
 import type { Stage } from './stage/stage.js';
 import { STAYED } from './worker/work-order.js';
 
-/** Those that these workers wait for, who do nothing since then, though all is healed. */
+/** The locks that these workers wait for, without any progress, although all is healed. */
 export function waitingInVain(
   { sections }: History,
   since: number,
@@ -28,7 +28,7 @@ export function waitingInVain(
 const CLOSE_SLACK_MS = 2_000;
 /** How long a process may live on when its clients are closed. */
 const EXIT_MS = 1_000;
-/** How long a machine that is slow may take to end one that has nothing left to do: how it ended tells which one it was. */
+/** How long a slow machine may take to end a process that has nothing left to do: its exit code shows which case it was. */
 const SLOW_EXIT_MS = 30_000;
 
 export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<Violation[]> {
@@ -53,7 +53,7 @@ export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<V
       }
       const closedAt = machineMs();
       const exited = await member.exitedWithin(SLOW_EXIT_MS);
-      // One that had nothing left to do is ended by a machine that is slow.
+      // A process that had nothing left to do is ended late by a slow machine.
       const hadNothingLeft = exited !== undefined && exited.code !== STAYED;
       const lateMs = (exited?.at ?? Infinity) - closedAt - EXIT_MS - ownLag.since(closedAt);
       if (lateMs > 0 && !hadNothingLeft)
@@ -64,16 +64,19 @@ export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<V
   return violations;
 }
 
-// What is left on the servers when all clients are closed: nothing, once the leases of the dead are over.
+// The remains on the servers when all clients are closed: none, once the leases of dead holders are over.
 
-/** How long servers may take to hear that somebody has gone: what close() left behind would stand for most of a lease, which is 600 ms at least. */
+/**
+ * How long servers may take to notice that a client has gone: the remains of close() would last for most of a lease, which is 600 ms at
+ * least.
+ */
 const AT_ONCE_MS = 300;
 
 /** How long the last token of a lock is remembered by default. */
 const TOKEN_TTL_MS = 7 * 86_400_000;
-/** How long it is remembered how many permits were set. */
+/** How long the set number of permits is remembered. */
 const PERMITS_TTL_MS = 30 * 86_400_000;
-/** By how much it may be ahead of the server's clock, which steps, and is remembered for longer. */
+/** How far it may be ahead of the server's clock, which steps; it is remembered longer by that. */
 const MOST_AHEAD_MS = 10_000;
 
 export async function findLeftovers(
@@ -82,14 +85,14 @@ export async function findLeftovers(
   ownLag: OwnLag,
 ): Promise<Violation[]> {
   const begunAt = machineMs();
-  // What a killed process held, or a late command took, stays for its lease; no lease here is longer than this.
+  // The locks of a killed process, or of a late command, last for their leases; no lease here is longer than this.
   const leasesEndAt = healedAt + 2 * stage.plan.watchdogMs;
   const deadline = Math.max(begunAt, leasesEndAt) + AT_ONCE_MS;
   for (;;) {
     const askedAt = machineMs();
     const left = await everything(stage);
     if (left.length === 0) return [];
-    // While this process stands still, its proxies do, too, and do not say that somebody has gone.
+    // While this process is suspended, its proxies are as well, and do not report that a client has gone.
     if (askedAt > deadline + ownLag.since(begunAt)) {
       const message = `left on the server: ${left.join(', ')}`;
       return [violation('left behind', machineMs(), message)];
@@ -103,7 +106,7 @@ async function everything({ servers, plan }: Stage): Promise<string[]> {
     servers.map(async (server) => {
       const list = async (...command: [string, ...string[]]): Promise<string[]> =>
         ((await server.call(...command)) as string[] | undefined) ?? [];
-      // A replica has what its master has, and does not tell how much longer.
+      // A replica has its master's keys, and does not report their remaining time.
       const keys = (await server.isMaster()) ? await list('KEYS', '*') : [];
       const channels = await list('PUBSUB', 'CHANNELS');
       const sharded = await list('PUBSUB', 'SHARDCHANNELS').catch(() => []); // before Redis 7
@@ -112,7 +115,7 @@ async function everything({ servers, plan }: Stage): Promise<string[]> {
       );
       return [
         ...standing
-          // They remember something for as long as the leases that it is about, and end by themselves.
+          // They remember something for as long as the leases that it is about, and expire.
           .filter(({ key, ttlMs }) => !(ttlMs > 0 && ttlMs <= memoryMs(key, plan)))
           .filter(({ ttlMs }) => ttlMs !== -2)
           .map(({ key, ttlMs }) => `key "${key}" (${ttlMs} ms)`),
@@ -125,7 +128,7 @@ async function everything({ servers, plan }: Stage): Promise<string[]> {
   return lists.flat();
 }
 
-/** For how long a key may stand when nobody is there any more. */
+/** How long a key may exist when all clients have gone. */
 export function memoryMs(key: string, { watchdogMs, fencing, permits }: Plan): number {
   if (/^holdfast_(forced|forced_owners|longest_lease):/.test(key)) return 2 * watchdogMs;
   if (fencing && key.startsWith('redisson_lock_token:'))
@@ -134,7 +137,7 @@ export function memoryMs(key: string, { watchdogMs, fencing, permits }: Plan): n
   return 0;
 }
 
-// When the campaign's own process stood still: then its proxies did, too, and nothing that was late is anybody's fault.
+// When the campaign's own process was suspended: then its proxies were as well, and a delay is nobody's fault.
 
 const LOOK_EVERY_MS = 50;
 const WORTH_NOTING_MS = 50;
@@ -147,7 +150,7 @@ export class OwnLag implements Disposable {
     this.#timer = this.#look();
   }
 
-  /** For how long it stood still since then, in milliseconds. */
+  /** For how long it was suspended since then, in milliseconds. */
   since(at: number): number {
     return this.noted.filter((lag) => lag.at >= at).reduce((sum, { ms }) => sum + ms, 0);
   }

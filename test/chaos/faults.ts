@@ -1,24 +1,24 @@
-// The faults of a round as they happened: what, when, to whom, and what it may excuse.
+// The faults of a round as they happened: kind, time, target, and what they may excuse.
 import { machineMs } from '../support/time.js';
 
-/** Whom a fault touches; nothing named: everybody. */
+/** The targets of a fault; nothing named: everybody. */
 export interface Touched {
   readonly workers?: readonly number[];
   readonly clients?: readonly number[];
   readonly servers?: readonly number[];
 }
 
-/** What may happen because of a fault, and otherwise never. */
+/** Events that may happen because of a fault, and otherwise never. */
 export interface Excuses {
-  /** Keys may vanish, or be given to somebody else: of all locks, or of these. */
+  /** Keys may vanish, or pass to other owners: of all locks, or of these. */
   readonly loses?: 'all' | readonly string[];
-  /** Holders may be told that a lock is lost though its lease went on. */
+  /** Holders may be notified of a loss although the lease lasts. */
   readonly endsHolds?: boolean;
-  /** With `loses`: whoever held one of these before has lost it for certain. */
+  /** With `loses`: a holder of one of these from before has certainly lost it. */
   readonly isCertain?: boolean;
-  /** The order in the lines for these locks may be another one than before. */
+  /** The order in the lines for these locks may have changed. */
   readonly disorders?: readonly string[];
-  /** By how much the clock of a server is ahead meanwhile: whoever goes by it may then be ahead of whoever does later. */
+  /** How far the clock of a server is ahead meanwhile: a client that uses it may then be ahead of a later one. */
   readonly aheadMs?: number;
 }
 

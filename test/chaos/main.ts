@@ -1,4 +1,4 @@
-// npm run chaos: a campaign of random faults; or mutants of the library, to see that a campaign notices them.
+// npm run chaos: a campaign of random faults; or mutants of the library, to check that a campaign notices them.
 import { machineMs } from '../support/time.js';
 import { readArguments, USAGE, type Arguments } from './arguments.js';
 import { noticeInRounds, tryMutants } from './mutants/try-mutants.js';
@@ -19,10 +19,10 @@ if (!process.env['HOLDFAST_REDIS_SERVER']) {
   );
   process.exit(0);
 }
-// Ended by hand, it takes its processes with it, also those that are stopped just then.
+// If it is ended by hand, it kills its processes, including those that are stopped.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
   process.once(signal, () => process.exit(130));
-// Left to end by itself, Node.js 20 may wait without end, and busily, for the socket of a server that was killed.
+// If it were left to end by itself, Node.js 20 may wait for ever, and busily, for the socket of a server that was killed.
 process.exit((await run()) ? 0 : 1);
 
 /** Returns whether all was as it should be. */
@@ -43,7 +43,7 @@ function parsed(): Arguments {
   }
 }
 
-// Rounds of all kinds, one after the other or several at a time, until the time is over; and what they came to.
+// Rounds of all kinds, one after the other or several at a time, until the time is over; and their results.
 
 /** Returns whether all promises were kept. */
 async function runCampaign(args: Arguments): Promise<boolean> {

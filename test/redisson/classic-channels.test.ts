@@ -1,4 +1,4 @@
-// holdfast and a Redisson that knows only classic channels, as all did before 3.22, in a cluster that has sharded ones.
+// holdfast and a Redisson that knows only classic channels, as all versions before 3.22, in a cluster that has sharded ones.
 import { besideRedisson } from '../support/redisson-contract.js';
 
 besideRedisson('in a cluster, on classic channels', {

@@ -15,7 +15,7 @@ import {
 } from '../support/redisson.js';
 import { uniqueName } from '../support/unique-name.js';
 
-/** `%` stands for what makes them unique. */
+/** `%` stands for the part that makes them unique. */
 const NAMES = ['%', '{%}:x', '%:{a}'];
 
 /** Redisson has no such locks in a cluster. */
@@ -85,7 +85,7 @@ describe.each([{ isCluster: false }, { isCluster: true }])(
         },
       );
 
-      it('each wakes the other, who has a larger token', async () => {
+      it('each wakes the other, which gets a larger token', async () => {
         const tokens: (bigint | undefined)[] = [];
         for (let round = 0; round < 3; round++) {
           tokens.push(await theirs.lockAndGetToken());
@@ -106,9 +106,9 @@ describe.each([{ isCluster: false }, { isCluster: true }])(
         expectGrowing(tokens);
       });
 
-      it('who comes after Redisson counted from 1 has a larger token, and gives the counter no end', async () => {
+      it('a holder after Redisson, which counted from 1, has a larger token, and gives the counter no expiry', async () => {
         expect(await theirs.lockAndGetToken()).toBe(1n);
-        expect(await theirs.lockAndGetToken()).toBe(2n); // it counts nested calls, too
+        expect(await theirs.lockAndGetToken()).toBe(2n); // it counts nested calls as well
         await theirs.unlock();
         await theirs.unlock();
         const weekly = client.getFencedLock(name, options);

@@ -1,4 +1,4 @@
-// Redisson's other kinds of locks under the name of one of ours: what the README says of mixing them is so.
+// Redisson's other kinds of locks under the name of one of ours, as the README describes it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../src/index.js';
@@ -13,10 +13,10 @@ import {
 } from '../support/redisson.js';
 import { uniqueName } from '../support/unique-name.js';
 
-/** Who waits tries once more when its subscription stands; only from then on a message has to wake it. */
+/** A waiter tries once more when its subscription is confirmed; only from then on a message has to wake it. */
 const SECOND_TRY_MS = 1_000;
 
-describe.skipIf(redissonUnavailable)('other kinds of Redisson’s, under one name', () => {
+describe.skipIf(redissonUnavailable)("other kinds of Redisson's locks, under one name", () => {
   let servers: SharedServers;
   let java: Redisson;
   let redisson: RedissonClient;
@@ -73,7 +73,7 @@ describe.skipIf(redissonUnavailable)('other kinds of Redisson’s, under one nam
     });
   });
 
-  it('a fair lock’s waiter is not woken by our release: it listens elsewhere', async () => {
+  it("a fair lock's waiter is not woken by our release: it listens to another channel", async () => {
     const hold = await ours.acquire();
     const theirs = redisson.getLock(name, 'fair');
     const next = theirs.lock();
@@ -92,7 +92,7 @@ describe.skipIf(redissonUnavailable)('other kinds of Redisson’s, under one nam
     await theirs.unlock();
   });
 
-  it('a spin lock’s waiter listens to nothing, and finds the lock free when it looks', async () => {
+  it("a spin lock's waiter listens to nothing, and finds the lock free when it polls", async () => {
     const hold = await ours.acquire();
     const theirs = redisson.getLock(name, 'spin');
     const next = theirs.lock();
@@ -103,13 +103,13 @@ describe.skipIf(redissonUnavailable)('other kinds of Redisson’s, under one nam
     await theirs.unlock();
   });
 
-  it('a line for our fair lock that never empties keeps out who waits for Redisson’s plain lock', async () => {
+  it("a line for our fair lock that never empties shuts out waiters for Redisson's plain lock", async () => {
     const others = [servers.newHoldfast(), servers.newHoldfast()];
     const enough = new AbortController();
     let holds = 0;
     const inLine = others.map(async (other) => {
       const fair = other.getFairLock(name);
-      // Whoever has the lock is in line again before it gives it up.
+      // The holder is in line again before it releases the lock.
       let next = fair.acquire();
       while (!enough.signal.aborted) {
         const hold = await next;
@@ -135,14 +135,14 @@ describe.skipIf(redissonUnavailable)('other kinds of Redisson’s, under one nam
   });
 
   it.each(['write', 'read'] as const)(
-    'a %s lock goes through every plain lock, Redisson’s own too',
+    "a %s lock ignores every plain lock, even Redisson's own",
     async (kind) => {
       const theirs = redisson.getLock(name, kind);
       const hold = await ours.acquire();
       expect(await theirs.tryLock()).toBe(true);
       expect(hold.signal.aborted).toBe(false);
       await hold.extend(60_000);
-      // From now on it is no lock for us.
+      // From now on it is not a lock for us.
       await using another = servers.newHoldfast();
       expect(await rejectionOf(another.getLock(name).acquire({ wait: 0 }))).toMatchObject({
         code: 'KEY_CONFLICT',
@@ -156,7 +156,7 @@ describe.skipIf(redissonUnavailable)('other kinds of Redisson’s, under one nam
     },
   );
 
-  it('a plain lock of ours does not go through a write lock: it is a KeyConflictError', async () => {
+  it('a plain lock of ours respects a write lock: it is a KeyConflictError', async () => {
     await redisson.getLock(name, 'write').lock();
     const before = await servers.redis.hgetall(name);
     expect(before['mode']).toBe('write');

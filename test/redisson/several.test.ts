@@ -61,7 +61,7 @@ describe.skipIf(redissonUnavailable)('several locks, beside Redisson', () => {
     await countTogether([ours, ours2], [theirs, redissons[0]!.getMultiLock(c, b).of('other')]);
   });
 
-  it('a MultiLock of either needs every lock of it, whoever holds that', async () => {
+  it('a MultiLock of either needs every one of its locks, whoever holds it', async () => {
     const [a, b] = [uniqueName(), uniqueName()];
     const ours = clients[0]!.getMultiLock(clients[0]!.getLock(a), clients[0]!.getLock(b));
     const theirs = redissons[0]!.getMultiLock(a, b);
@@ -86,7 +86,7 @@ describe.skipIf(redissonUnavailable)('several locks, beside Redisson', () => {
     await countTogether([red(name)], [RedissonClient.getRedLock(name, ...redissons)]);
   });
 
-  it('a Redlock of either waits for the other’s, and is woken by its release', async () => {
+  it("a Redlock of either waits for the other's, and is woken by its release", async () => {
     const name = uniqueName();
     const ours = red(name);
     const theirs = RedissonClient.getRedLock(name, ...redissons);

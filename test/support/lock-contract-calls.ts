@@ -1,4 +1,4 @@
-// The parts of the lock contract that are about lock, tryLock and unlock, about looking, and about who wakes those who wait.
+// The parts of the lock contract about lock, tryLock and unlock, about queries, and about waking waiters.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Lock } from '../../src/index.js';
@@ -7,7 +7,7 @@ import type { ContractContext } from './lock-contract-context.js';
 import { eventually } from './time.js';
 
 export function callTests(context: () => ContractContext): void {
-  it('lock() acquires, unlock() frees', async () => {
+  it('lock() acquires, unlock() releases', async () => {
     const { lock, strangers } = context();
     await lock.lock();
     expect(await strangers.tryLock()).toBe(false);
@@ -21,7 +21,7 @@ export function callTests(context: () => ContractContext): void {
     for (const lease of [300, { lease: 300 }]) {
       await lock.lock(lease);
       expect(await lock.remainTimeToLive()).toBeLessThanOrEqual(300);
-      await strangers.lock(); // nobody unlocked
+      await strangers.lock(); // without an unlock()
       await strangers.unlock();
       await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
     }
@@ -44,7 +44,7 @@ export function callTests(context: () => ContractContext): void {
     await strangers.unlock();
   });
 
-  it.each(['positional', 'object'])('tryLock waits for at most `wait` (%s)', async (form) => {
+  it.each(['positional', 'object'])('tryLock() waits for at most `wait` (%s)', async (form) => {
     const { lock, strangers } = context();
     await strangers.lock();
     const before = performance.now();
@@ -96,7 +96,7 @@ export function callTests(context: () => ContractContext): void {
     expect(acquired).toEqual([]);
   });
 
-  it('unlock() by somebody who does not hold it, or twice, is a LockNotHeldError', async () => {
+  it('unlock() by a caller that does not hold the lock, or twice, is a LockNotHeldError', async () => {
     const { lock, strangers } = context();
     const notHeld = { code: 'LOCK_NOT_HELD', lockName: lock.name };
     await expect(lock.unlock()).rejects.toMatchObject(notHeld);
@@ -106,7 +106,7 @@ export function callTests(context: () => ContractContext): void {
     await expect(lock.unlock()).rejects.toMatchObject(notHeld);
   });
 
-  it('outside any run unlock() behind a tryLock() that said false does not free the lock of another request', async () => {
+  it("outside any run unlock() after a tryLock() that returned false does not release another request's lock", async () => {
     const { lock, strangers } = context();
     await strangers.lock();
     expect(await lock.tryLock()).toBe(false);
@@ -119,7 +119,7 @@ export function callTests(context: () => ContractContext): void {
     await lock.unlock();
   });
 
-  it('in a run it is reentrant, and as many unlock() free it', async () => {
+  it('in a run the lock is reentrant, and as many unlock() calls release it', async () => {
     const { client, lock, strangers } = context();
     await client.run(async () => {
       await lock.lock();
@@ -146,13 +146,13 @@ export function callTests(context: () => ContractContext): void {
     });
   });
 
-  it('excludes: of two clients, and all their callers, one at a time is inside', async () => {
+  it('of two clients with all their callers, one caller at a time is inside', async () => {
     const { lock, strangers, isShared } = context();
     const inside: Lock[] = [];
     let passes = 0;
     const pass = (theirs: Lock) => async (): Promise<void> => {
       inside.push(theirs);
-      // Of a lock that several may have at a time, those who have it may be inside together.
+      // The holders of a lock that several may have may be inside together.
       const mayShare = isShared && theirs === lock;
       expect(inside.filter((other) => !mayShare || other !== lock)).toEqual(
         mayShare ? [] : [theirs],
@@ -178,10 +178,10 @@ export function callTests(context: () => ContractContext): void {
   });
 }
 
-// The part of the lock contract that is about looking at a lock, and about forceUnlock.
+// The part of the lock contract about queries of a lock, and about forceUnlock().
 
 export function lookingTests(context: () => ContractContext): void {
-  it('isLocked, remainTimeToLive, isHeldByCurrentOwner and getHoldCount follow it', async () => {
+  it('isLocked, remainTimeToLive, isHeldByCurrentOwner and getHoldCount follow the lock', async () => {
     const { client, lock, seen } = context();
     const look = async (): Promise<unknown[]> => [
       await lock.isLocked(),
@@ -204,7 +204,7 @@ export function lookingTests(context: () => ContractContext): void {
     expect(await look()).toEqual([false, false, false, false, 0, 0]);
   });
 
-  it('inside withLock and hold.run the caller holds it, outside of them nobody does', async () => {
+  it('inside withLock() and hold.run() the caller holds the lock, outside of them it does not', async () => {
     const { client, lock } = context();
     const isHeld = (): Promise<boolean> => lock.isHeldByCurrentOwner();
     await lock.withLock(async (hold) => {
@@ -245,7 +245,7 @@ export function lookingTests(context: () => ContractContext): void {
     expect(await hold.run(look)).toEqual([true, 1]);
   });
 
-  it('remainTimeToLive() is at most the lease, and -2 once it is free', async () => {
+  it('remainTimeToLive() is at most the lease, and -2 once the lock is free', async () => {
     const { lock, seen, leaseMs } = context();
     await lock.withLock(async () => {
       for (const one of [lock, seen]) {
@@ -258,7 +258,7 @@ export function lookingTests(context: () => ContractContext): void {
     expect(await seen.remainTimeToLive()).toBe(-2);
   });
 
-  it('forceUnlock() frees it whoever holds it, and says whether it was held', async () => {
+  it('forceUnlock() releases the lock whoever holds it, and returns whether it was held', async () => {
     const { client, lock, strangers, seen } = context();
     expect(await seen.forceUnlock()).toBe(false);
     const hold = await lock.acquire();
@@ -271,28 +271,28 @@ export function lookingTests(context: () => ContractContext): void {
     await strangers.unlock();
   });
 
-  it('forceUnlock() by the holder’s own client tells the holder at once', async () => {
+  it("forceUnlock() by the holder's own client notifies the holder at once", async () => {
     const { lock } = context();
-    const hold = await lock.acquire({ lease: 1_500 }); // nobody needs the word that is left for the holder: it ends with the lease
+    const hold = await lock.acquire({ lease: 1_500 }); // the mark for the holder is not needed: it ends with the lease
     expect(await lock.forceUnlock()).toBe(true);
     expect(hold.signal.aborted).toBe(true);
     expect(hold.signal.reason).toMatchObject({ lossReason: 'forced' });
   });
 }
 
-// The part of the lock contract that is about who wakes those who wait: whoever frees the lock, long before they would look for themselves.
+// The part of the lock contract about waking waiters: every way to free the lock does so, long before they would poll.
 
-/** Of both clients: who waits looks for itself after a third of that. */
+/** Of both clients: a waiter polls after a third of it. */
 export const WAKING_LEASE_MS = 30_000;
 
-/** Generous for a busy machine, and half of what looking for itself takes. */
+/** Generous for a busy machine, and half of the time until a poll. */
 const WOKEN_WITHIN_MS = WAKING_LEASE_MS / 6;
 
-/** Who waits has subscribed by then, and looked once more: from now on it hears, or sleeps. */
+/** The waiter has subscribed by then, and polled once more: from now on it receives messages, or sleeps. */
 const SUBSCRIBED_AFTER_MS = 300;
 
 export function wakingTests(context: () => ContractContext): void {
-  it('lock() waits until it is free', async () => {
+  it('lock() waits until the lock is free', async () => {
     const { lock, strangers, stranger, name } = context();
     await lock.lock();
     const waiting = nextEvent(stranger, 'waiting');
@@ -307,7 +307,7 @@ export function wakingTests(context: () => ContractContext): void {
   });
 
   it.each(['positional', 'object'])(
-    'tryLock takes it within `wait` for `lease` (%s)',
+    'tryLock() takes the lock within `wait` for `lease` (%s)',
     async (form) => {
       const { lock, strangers, client } = context();
       await strangers.lock();
@@ -333,7 +333,7 @@ export function wakingTests(context: () => ContractContext): void {
     },
   );
 
-  it('forceUnlock() wakes those who wait', async () => {
+  it('forceUnlock() wakes waiters', async () => {
     const { client, lock, rival, strangers } = context();
     await strangers.lock(60_000);
     const waiting = nextEvent(client, 'waiting');

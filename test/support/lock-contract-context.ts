@@ -6,13 +6,13 @@ import { uniqueName } from './unique-name.js';
 export interface LockKind {
   /** A client with these options; the suite closes it. */
   newClient(options: Partial<HoldfastOptions>): Holdfast;
-  /** What `util.inspect` calls it. */
+  /** Its name in `util.inspect`. */
   readonly className: string;
-  /** Its events are told of its members, each by its own client. */
+  /** Its events are those of its members, each by its own client. */
   readonly membersTell?: boolean;
   /** The lock of this kind and name, as this client sees it. */
   getLock(client: Holdfast, name: string): Lock;
-  /** What nobody can have beside it; left out: the lock itself, which one owner has at a time. */
+  /** A lock that excludes it; left out: the lock itself, which one owner has at a time. */
   getRival?(client: Holdfast, name: string): Lock;
 }
 
@@ -23,25 +23,25 @@ export interface ContractContext {
   /** Another client of the same servers. */
   readonly stranger: Holdfast;
   readonly lock: Lock;
-  /** What `util.inspect` calls it. */
+  /** Its name in `util.inspect`. */
   readonly className: string;
-  /** What its name, and those of its members, contain. */
+  /** A part of its name, and of those of its members. */
   readonly name: string;
   /** The same lock, as the other client sees it. */
   readonly seen: Lock;
-  /** What nobody can have beside it, as the client under test has it: the lock itself, unless several may have that. */
+  /** A lock that excludes it, of the client under test: the lock itself, unless several may have that. */
   readonly rival: Lock;
-  /** The same, as the other client has it. */
+  /** The same, of the other client. */
   readonly strangers: Lock;
   /** Whether several may have the lock at a time. */
   readonly isShared: boolean;
   /** Both clients' default lease. */
   readonly leaseMs: number;
-  /** One client more, which whoever calls this closes, and the same as that client has it. */
+  /** One more client, which the caller closes, and the same lock as that client has it. */
   readonly newThird: () => { readonly third: Holdfast; readonly thirds: Lock };
 }
 
-/** New clients, and a new lock, for each test of the present group; returns the present test's. */
+/** New clients, and a new lock, for each test of the current group; returns the current test's. */
 export function contextPerTest(
   kindName: string,
   kind: LockKind,

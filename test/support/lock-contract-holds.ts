@@ -1,4 +1,4 @@
-// The parts of the lock contract that are about holds, what locks and holds say of themselves, events, and closing the client.
+// The parts of the lock contract about holds, descriptions of locks and holds, events, and closing the client.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect, it } from 'vitest';
@@ -9,7 +9,7 @@ import type { ContractContext } from './lock-contract-context.js';
 import { eventually } from './time.js';
 
 export function holdTests(context: () => ContractContext): void {
-  it('acquire() waits and hands over a hold that knows its lock and owner', async () => {
+  it('acquire() waits and returns a hold that knows its lock and owner', async () => {
     const { client, lock, strangers } = context();
     const theirs = await strangers.acquire();
     const waiting = nextEvent(client, 'waiting');
@@ -24,7 +24,7 @@ export function holdTests(context: () => ContractContext): void {
     expect(hold.signal.aborted).toBe(false);
   });
 
-  it('acquire({ wait }) that runs out is a LockTimeoutError that names lock, wait and holder', async () => {
+  it('acquire({ wait }) that times out is a LockTimeoutError that names lock, wait and holder', async () => {
     const { lock, strangers } = context();
     const theirs = await strangers.acquire();
     const error = await rejectionOf(lock.acquire({ wait: 400 }));
@@ -38,7 +38,7 @@ export function holdTests(context: () => ContractContext): void {
     await theirs.release();
   });
 
-  it('tryAcquire() gives undefined instead, at once or after `wait`', async () => {
+  it('tryAcquire() returns undefined instead, at once or after `wait`', async () => {
     const { client, lock, strangers } = context();
     const theirs = await strangers.acquire();
     expect(await lock.tryAcquire()).toBeUndefined();
@@ -66,7 +66,7 @@ export function holdTests(context: () => ContractContext): void {
     expect(await lock.isLocked()).toBe(false);
   });
 
-  it('`await using` of a hold that was lost throws LockLostError at the end of the block', async () => {
+  it('`await using` of a lost hold throws LockLostError at the end of the block', async () => {
     const { lock, seen } = context();
     const block = async (): Promise<void> => {
       await using hold = await lock.acquire();
@@ -76,7 +76,7 @@ export function holdTests(context: () => ContractContext): void {
     await expect(block()).rejects.toMatchObject({ code: 'LOCK_LOST' });
   });
 
-  it('withLock runs fn inside, returns its result, and releases', async () => {
+  it('withLock() runs its callback inside, returns its result, and releases', async () => {
     const { lock, seen } = context();
     const result = await lock.withLock(async (hold) => {
       expect(await seen.isLocked()).toBe(true);
@@ -87,7 +87,7 @@ export function holdTests(context: () => ContractContext): void {
     expect(await lock.isLocked()).toBe(false);
   });
 
-  it('withLock({ wait, lease, signal }, fn) takes the same options as acquire', async () => {
+  it('withLock({ wait, lease, signal }, fn) takes the same options as acquire()', async () => {
     const { lock, strangers } = context();
     const theirs = await strangers.acquire();
     const never = (): void => expect.fail('fn was called');
@@ -107,7 +107,7 @@ export function holdTests(context: () => ContractContext): void {
     });
   });
 
-  it('withLock: fn’s error wins, also over a loss; a fn that succeeded learns of the loss', async () => {
+  it("withLock() throws the callback's error, even over a loss; a successful callback gets the loss", async () => {
     const { lock, seen } = context();
     const fails = lock.withLock(() => Promise.reject(new Error('mine')));
     await expect(fails).rejects.toThrow('mine');
@@ -121,7 +121,7 @@ export function holdTests(context: () => ContractContext): void {
     await expect(succeeds).rejects.toMatchObject({ code: 'LOCK_LOST' });
   });
 
-  it('remaining() counts down, and is 0 once released', async () => {
+  it('remaining() counts down, and is 0 after the release', async () => {
     const { lock } = context();
     const hold = await lock.acquire({ lease: 5_000 });
     const first = hold.remaining();
@@ -133,7 +133,7 @@ export function holdTests(context: () => ContractContext): void {
     expect(hold.remaining()).toBe(0);
   });
 
-  it('remaining() is 0 and the signal aborts when a fixed lease ends, before the server frees it', async () => {
+  it('remaining() is 0 and the signal aborts when a fixed lease ends, before the server frees the lock', async () => {
     const { client, lock, strangers } = context();
     const hold = await lock.acquire({ lease: 300 });
     const lost = nextEvent(client, 'lost');
@@ -148,7 +148,7 @@ export function holdTests(context: () => ContractContext): void {
     await expect(hold.release()).rejects.toMatchObject({ code: 'LOCK_LOST' });
   });
 
-  it('extend(lease) makes it end no earlier than that, and never shortens it', async () => {
+  it('extend(lease) makes the lease end no earlier than that, and never shortens it', async () => {
     const { lock } = context();
     const hold = await lock.acquire({ lease: 5_000 });
     await hold.extend(20_000);
@@ -161,7 +161,7 @@ export function holdTests(context: () => ContractContext): void {
     await expect(hold.extend(1_000)).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
   });
 
-  it('a watched hold stays watched after extend, and beyond it', async () => {
+  it('a watched hold stays watched after extend(), and beyond the extension', async () => {
     const { client, lock, leaseMs, strangers } = context();
     const hold = await lock.acquire();
     await hold.extend(leaseMs + 500);
@@ -196,7 +196,7 @@ export function holdTests(context: () => ContractContext): void {
     await hold.release();
   });
 
-  it('hold.run(fn) gives back what fn does, and does not release', async () => {
+  it("hold.run(fn) returns the callback's result, and does not release", async () => {
     const { lock, seen } = context();
     const hold = await lock.acquire();
     expect(await hold.run(() => 7)).toBe(7);
@@ -207,7 +207,7 @@ export function holdTests(context: () => ContractContext): void {
     await expect(hold.run(never)).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
   });
 
-  it('acquire() in a run is re-entered by what is nested there, and unlock() does not undo it', async () => {
+  it('nested calls re-enter an acquire() of their run, and unlock() does not undo it', async () => {
     const { client, lock, seen } = context();
     await client.run(async () => {
       const hold = await lock.acquire();
@@ -222,7 +222,7 @@ export function holdTests(context: () => ContractContext): void {
     });
   });
 
-  it('in Promise.all inside a holder, withLock bodies never overlap, unless the lock is one that several may have', async () => {
+  it('in Promise.all inside a holder, withLock() bodies never overlap, unless several may have the lock', async () => {
     const { lock, isShared } = context();
     let inside = 0;
     let most = 0;
@@ -242,10 +242,10 @@ export function holdTests(context: () => ContractContext): void {
   });
 }
 
-// The part of the lock contract that is about what a lock and its holds say of themselves, in a log line or a console.
+// The part of the lock contract about the description of a lock and its holds, in a log line or a console.
 
 export function descriptionTests(context: () => ContractContext): void {
-  it('a lock says its name and whether this client holds it, as whom, and for how long', async () => {
+  it('a lock shows its name and whether this client holds it, as which owner, and for how long', async () => {
     const { lock, seen, className, leaseMs } = context();
     const free = { kind: className, name: lock.name, state: 'not held by this client' };
     expect(asJson(lock)).toEqual(free);
@@ -263,7 +263,7 @@ export function descriptionTests(context: () => ContractContext): void {
     expect(asJson(lock)).toEqual(free);
   });
 
-  it('a hold says its lock, its owner, and for how long it may be relied on', async () => {
+  it('a hold shows its lock, its owner, and how long it is valid', async () => {
     const { lock, leaseMs } = context();
     const hold = await lock.acquire();
     const { lockName, ownerId } = hold;
@@ -285,7 +285,7 @@ export function descriptionTests(context: () => ContractContext): void {
     });
   });
 
-  it('a hold that was lost says so, also after a release that found it out', async () => {
+  it('a lost hold shows that, even after a release that found it out', async () => {
     const { lock, seen } = context();
     const hold = await lock.acquire();
     const { lockName, ownerId } = hold;
@@ -306,23 +306,23 @@ function asJson(value: unknown): unknown {
   return JSON.parse(JSON.stringify(value)) as unknown;
 }
 
-/** What a hold of a fenced lock says besides. */
+/** The further description of a hold of a fenced lock. */
 function tokenOf({ token }: Hold): { token?: string } {
   return token === undefined ? {} : { token: String(token) };
 }
 
-// The part of the lock contract that is about events, and about closing the client.
+// The part of the lock contract about events, and about closing the client.
 
 export function eventTests(context: () => ContractContext): void {
-  // What the events of the same name tell.
+  // The contents of the events of the same name.
   expectWarnings(/^(a run ended while it still held lock |lock ".*" has been waited for )/);
 
-  it('acquired, waiting and released tell who, what and how often', async () => {
+  it('acquired, waiting and released name the lock, the owner and the hold count', async () => {
     const { client, stranger, lock, strangers, leaseMs } = context();
     const acquired = eventsOf(client, 'acquired');
     const released = eventsOf(client, 'released');
     const waiting = nextEvent(stranger, 'waiting');
-    // Of a Redlock it may come first: a master that is slow to answer keeps nobody else from a majority.
+    // For a Redlock it may come first: a master that is slow to answer keeps no other client from a majority.
     const theirRelease = nextEvent(stranger, 'released');
     await lock.withLock(async ({ ownerId }) => {
       const theirs = strangers.tryLock(60_000);
@@ -347,7 +347,7 @@ export function eventTests(context: () => ContractContext): void {
     await theirRelease;
   });
 
-  it('renewed tells whose lease was renewed, and by how much', async () => {
+  it('renewed names the owner whose lease was renewed, and the lease', async () => {
     const { client, lock, leaseMs } = context();
     await lock.withLock(async ({ ownerId }) => {
       const event = await nextEvent(client, 'renewed');
@@ -355,7 +355,7 @@ export function eventTests(context: () => ContractContext): void {
     });
   });
 
-  it('lost tells how, and how long it was held, and carries the error of the signal', async () => {
+  it('lost reports the reason and how long the lock was held, and carries the error of the signal', async () => {
     const { client, lock, seen } = context();
     const before = Date.now();
     const hold = await lock.acquire();
@@ -401,7 +401,7 @@ export function eventTests(context: () => ContractContext): void {
     await rival.unlock();
   });
 
-  it('listeners run outside all scopes, and one that was removed is not called', async () => {
+  it('listeners run outside all scopes, and a removed one is not called', async () => {
     const { client, lock } = context();
     const removed = (): void => expect.fail('it was removed');
     client.on('acquired', removed);
@@ -416,7 +416,7 @@ export function eventTests(context: () => ContractContext): void {
     });
   });
 
-  it('close() ends waits, takes back holds and frees the lock', async () => {
+  it('close() ends waits, releases holds and frees the lock', async () => {
     const { client, lock, strangers, stranger, newThird } = context();
     const { third, thirds } = newThird();
     await thirds.isLocked(); // connected

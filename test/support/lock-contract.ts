@@ -1,11 +1,11 @@
-// What every kind of lock promises, as one suite: the whole public surface, on a real server or on one in memory.
+// The promises of every kind of lock, as one suite: the whole public surface, on a real server or on one in memory.
 import { describe } from 'vitest';
 import type { Holdfast, HoldfastOptions, Lock, RedLockOptions } from '../../src/index.js';
 import { callTests, lookingTests, WAKING_LEASE_MS, wakingTests } from './lock-contract-calls.js';
 import { contextPerTest, type LockKind } from './lock-contract-context.js';
 import { descriptionTests, eventTests, holdTests } from './lock-contract-holds.js';
 
-/** The default lease: short enough to see renewals, long enough for a busy machine, which may keep a process waiting for over a second. */
+/** The default lease: short enough to see renewals, long enough for a busy machine, which may delay a process for over a second. */
 const LEASE_MS = 3_000;
 
 /** Runs the suite for one kind of lock. */
@@ -13,13 +13,13 @@ function lockContract(kindName: string, kind: LockKind): void {
   describe(`the contract of a ${kindName}`, () => {
     describe('whose clients have short leases', () => {
       const current = contextPerTest(kindName, kind, LEASE_MS);
-      describe("Redisson's three", () => {
+      describe("Redisson's three methods", () => {
         callTests(current);
       });
       describe('holds', () => {
         holdTests(current);
       });
-      describe('looking and forcing', () => {
+      describe('queries and forceUnlock()', () => {
         lookingTests(current);
       });
       describe('descriptions', () => {
@@ -32,7 +32,7 @@ function lockContract(kindName: string, kind: LockKind): void {
       }
     });
 
-    describe('whose clients look for themselves only after long', () => {
+    describe('whose clients poll only after long', () => {
       wakingTests(contextPerTest(kindName, kind, WAKING_LEASE_MS));
     });
   });
@@ -67,7 +67,7 @@ const KINDS = {
 
 type KindName = keyof typeof KINDS;
 
-/** Runs the suite for kinds of locks on one server, all by default; `words`: what is said of their users. */
+/** Runs the suite for kinds of locks on one server, all by default; `words`: the description of their users. */
 export function lockContracts(
   newClient: LockKind['newClient'],
   names: readonly KindName[] = Object.keys(KINDS) as KindName[],

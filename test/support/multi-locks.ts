@@ -9,7 +9,7 @@ import { uniqueName } from './unique-name.js';
 interface MultiMembers {
   readonly client: Holdfast;
   readonly other: Holdfast;
-  /** Of the members, which are the first client's. */
+  /** The members, of the first client. */
   readonly multi: Lock;
   readonly names: readonly string[];
   readonly a: Lock;
@@ -20,7 +20,7 @@ interface MultiMembers {
   readonly others: { readonly multi: Lock; readonly a: Lock; readonly b: Lock; readonly c: Lock };
 }
 
-/** A new one for each test of the file; returns the present test's. Leases are 30 s, so that nothing ends by itself. */
+/** A new one for each test of the file; returns the current test's. Leases are 30 s, so that none ends by itself. */
 export function membersPerTest(): () => MultiMembers {
   let current: MultiMembers;
   beforeEach(() => {
@@ -73,7 +73,7 @@ export interface MultiTask {
 
 interface MultiOutcome {
   readonly turns: readonly MultiTurn[];
-  /** The longest time in which one of the processes was kept from running. */
+  /** The longest time in which one of the processes could not run. */
   readonly longestLagMs: number;
 }
 

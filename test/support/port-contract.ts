@@ -21,7 +21,7 @@ import {
 import { startProxy } from './tcp-proxy.js';
 import { startTlsServer, tlsUnavailable } from './tls.js';
 
-/** What the options of every library have in common here; each is read when a connection is begun. */
+/** The options that all libraries have in common here; each is read when a connection begins. */
 export interface ContractOptions {
   readonly username?: string;
   readonly password?: string;
@@ -99,7 +99,7 @@ export function portContract(
       await closed(world, attempt);
     });
 
-    it('tells that a command is not permitted', async () => {
+    it('reports a command that is not permitted', async () => {
       const attempt = await opened();
       const denied = await attempt.failureOf('flushall');
       expect(denied.name).toBe('ReplyError');
@@ -107,7 +107,7 @@ export function portContract(
       await closed(world, attempt);
     });
 
-    it('ends with the server’s words when the password is wrong, and is never ready', async () => {
+    it("ends with the server's words when the password is wrong, and is never ready", async () => {
       const wrong = libraryOf({ username: 'app', password: `wrong-${SECRET}` });
       const attempt = new Attempt(wrong, address);
       const reason = await attempt.ended;
@@ -118,7 +118,7 @@ export function portContract(
       expect(attempt.told).toEqual(['ended']);
     });
 
-    it('is ready where the server wants no password', async () => {
+    it('is ready if the server wants no password', async () => {
       const attempt = new Attempt(libraryOf({}), address);
       await attempt.ready;
       await expect(attempt.ask('echo', 'here')).resolves.toBe('here');
@@ -126,7 +126,7 @@ export function portContract(
       await closed(world, attempt);
     });
 
-    it('that is reset ends once, and is not made anew', async () => {
+    it('that is reset ends once, and does not reconnect', async () => {
       await using proxy = await startProxy(address.port, address.host);
       const attempt = new Attempt(library, { host: proxy.host, port: proxy.port });
       await attempt.ready;
@@ -158,7 +158,7 @@ export function portContract(
       ['classic', false],
       ['sharded', true],
     ] as const)(
-      'tells that %s channels are refused, and goes on',
+      'reports that %s channels are refused, and continues to work',
       async ([, isSharded], { skip }) => {
         skip(isSharded && !(await world.hasSharded()), NO_SHARDED);
         const attempt = await opened('subscriptions');
@@ -174,7 +174,7 @@ export function portContract(
       },
     );
 
-    it('one refusal may answer for several channels, and commands go on', async () => {
+    it('reads one refusal for several channels, and continues to run commands', async () => {
       const attempt = await opened('subscriptions');
       const answers: (Error | undefined)[] = [];
       const channels = ['open.1', 'closed'];
@@ -201,7 +201,7 @@ export function portContract(
       await closed(world, attempt);
     });
 
-    it('ends with what the options throw', async () => {
+    it('ends with the error that the options throw', async () => {
       const throwing = libraryOf({
         username: 'app',
         get password(): string {
@@ -215,7 +215,7 @@ export function portContract(
       await attempt.connection.close();
     });
 
-    it('ends where a reply comes that answers nothing, and does not repeat it', async () => {
+    it('ends at a reply without a command, and does not repeat it', async () => {
       await using relay = await listening((socket) => {
         const redis = connect(address.port, address.host).on('error', () => undefined);
         socket.pipe(redis).pipe(socket);
@@ -234,7 +234,7 @@ export function portContract(
       expect(attempt.told).toEqual(['ready', 'ended']);
     });
 
-    it('tells of a server that speaks another protocol', async () => {
+    it('reports a server that speaks another protocol', async () => {
       const page = 'HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n';
       await using web = await listening((socket) => {
         socket.on('data', () => socket.end(page));
@@ -246,19 +246,22 @@ export function portContract(
       expect(attempt.told.filter((each) => each === 'ended')).toHaveLength(1);
     });
 
-    it.skipIf(tlsUnavailable)('connects by TLS, and says whom it does not trust', async () => {
-      await using tls = await startTlsServer();
-      const { host } = tls.server;
-      const trusting = new Attempt(libraryOf({ ca: tls.ca }), { host, port: tls.port });
-      await trusting.ready;
-      await expect(trusting.ask('echo', 'by TLS')).resolves.toBe('by TLS');
-      expect(trusting.connection.isTls).toBe(true);
-      await trusting.connection.close();
-      expect(await trusting.ended).toBeUndefined();
-      const wary = new Attempt(libraryOf({ ca: '' }), { host, port: tls.port });
-      expect((await wary.ended)?.message).toContain('self-signed certificate');
-      expect(wary.told).toEqual(['ended']);
-    });
+    it.skipIf(tlsUnavailable)(
+      'connects by TLS, and names the certificate it does not trust',
+      async () => {
+        await using tls = await startTlsServer();
+        const { host } = tls.server;
+        const trusting = new Attempt(libraryOf({ ca: tls.ca }), { host, port: tls.port });
+        await trusting.ready;
+        await expect(trusting.ask('echo', 'by TLS')).resolves.toBe('by TLS');
+        expect(trusting.connection.isTls).toBe(true);
+        await trusting.connection.close();
+        expect(await trusting.ended).toBeUndefined();
+        const wary = new Attempt(libraryOf({ ca: '' }), { host, port: tls.port });
+        expect((await wary.ended)?.message).toContain('self-signed certificate');
+        expect(wary.told).toEqual(['ended']);
+      },
+    );
   });
 }
 
@@ -267,7 +270,7 @@ interface Listening extends AsyncDisposable {
   readonly sockets: readonly Socket[];
 }
 
-/** A server that is no Redis. */
+/** A server that is not Redis. */
 async function listening(serve: (socket: Socket) => void): Promise<Listening> {
   const sockets: Socket[] = [];
   const server: Server = createServer((socket) => {

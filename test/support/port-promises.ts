@@ -1,4 +1,4 @@
-// What the port promises of one connection that needs no socket: a server in memory keeps it, too (src/redis/port.ts).
+// What the port promises of one connection that needs no socket: a server in memory keeps it as well (src/redis/port.ts).
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect, it } from 'vitest';
@@ -7,13 +7,13 @@ import type { Address, Connection, Heard, Library, Purpose } from '../../src/red
 
 export const SECRET = 'hunter2-secret';
 
-/** A connection may take so long to be closed, whatever it is doing. */
+/** The longest time for closing a connection, whatever it is doing. */
 const SOON_MS = 1_000;
 
-/** Whoever connects anew by itself has done so after this. */
+/** A library that reconnects by itself has done so after this. */
 export const AGAIN_MS = 600;
 
-/** One attempt, and what it was told. */
+/** One attempt, and the calls that it received. */
 export class Attempt {
   readonly connection: Connection;
   /** In order. */
@@ -72,17 +72,17 @@ export interface PortWorld {
   /** Whether the server has sharded channels. Redis before 7 has none. */
   hasSharded(): Promise<boolean>;
   attempt(purpose?: Purpose): Attempt;
-  /** An attempt to connect to where nobody listens. */
+  /** An attempt to connect where nobody listens. */
   unheard(): Promise<Attempt>;
   /** How many connections of the library the server has. */
   connectionCount(): Promise<number>;
   /** Ends its connections at the server, once a command is waiting there. */
   kill(): Promise<unknown>;
-  /** Returns how many have heard it. */
+  /** Returns how many subscribers received it. */
   publish(channel: string, payload: string, isSharded: boolean): Promise<number>;
 }
 
-/** Closes it. Also: it ends once, and leaves no connection behind. */
+/** Closes it. Also checks that it ends once, and leaves no connection behind. */
 export async function closed(world: PortWorld, attempt: Attempt): Promise<void> {
   const beganMs = performance.now();
   await attempt.connection.close();
@@ -100,7 +100,7 @@ export function portPromises(world: () => PortWorld): void {
     return attempt;
   }
 
-  it('is ready once and gives replies in the order of their commands', async () => {
+  it('is ready once and returns replies in the order of their commands', async () => {
     const attempt = await opened();
     const replies = Promise.all([
       attempt.ask('del', 'k', 'h'),
@@ -120,7 +120,7 @@ export function portPromises(world: () => PortWorld): void {
     expect(await attempt.ended).toBeUndefined();
   });
 
-  it('writes what was gathered, all at once or one by one', async () => {
+  it('writes gathered commands, all at once or one by one', async () => {
     const attempt = await opened();
     attempt.connection.gather();
     const first = attempt.ask('ping', '1');
@@ -130,7 +130,7 @@ export function portPromises(world: () => PortWorld): void {
     await closed(world(), attempt);
   });
 
-  it('what a reader throws rejects, and is no failure of the command', async () => {
+  it('rejects with what a reader throws, which is not a failure of the command', async () => {
     const attempt = await opened();
     const failures: Error[] = [];
     const sent = attempt.connection.send<never>(
@@ -157,7 +157,7 @@ export function portPromises(world: () => PortWorld): void {
     await closed(world(), attempt);
   });
 
-  it('tells an error of the server by its words, and nothing of what was sent', async () => {
+  it('reports an error of the server by its words, without the command', async () => {
     const attempt = await opened();
     const unknown = await attempt.failureOf('nosuch', SECRET);
     expect(isReply(unknown)).toBe(true);
@@ -170,7 +170,7 @@ export function portPromises(world: () => PortWorld): void {
     await closed(world(), attempt);
   });
 
-  it('ends with the reason where nobody listens', async () => {
+  it('ends with the reason if nobody listens', async () => {
     const attempt = await world().unheard();
     expect(inspect(await attempt.ended)).toContain('ECONNREFUSED');
     await sleep(AGAIN_MS);
@@ -179,7 +179,7 @@ export function portPromises(world: () => PortWorld): void {
     await attempt.connection.close();
   });
 
-  it('that is killed fails what is unanswered, ends once, and is not made anew', async () => {
+  it('that is killed fails unanswered commands, ends once, and does not reconnect', async () => {
     const attempt = await opened();
     const failed = attempt.failureOf('wait', 9, 60_000).then((error) => ({
       kind: failureKind(error),
@@ -198,7 +198,7 @@ export function portPromises(world: () => PortWorld): void {
     await attempt.connection.close();
   });
 
-  it('fails what is unanswered when it is closed, and what comes later as unsent', async () => {
+  it('fails unanswered commands when it is closed, and later ones as unsent', async () => {
     const attempt = await opened();
     const failure = attempt.failureOf('wait', 9, 60_000);
     await sleep(50);
@@ -220,7 +220,7 @@ export function portPromises(world: () => PortWorld): void {
     ['classic', false],
     ['sharded', true],
   ] as const)(
-    'subscribes to %s channels, and is told messages',
+    'subscribes to %s channels, and receives messages',
     async ([, isSharded], { skip }) => {
       skip(isSharded && !(await world().hasSharded()), NO_SHARDED);
       const attempt = await opened('subscriptions');

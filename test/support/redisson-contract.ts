@@ -1,4 +1,4 @@
-// What holds between holdfast and Redisson on the same servers, as one suite: each sees, excludes, wakes and outlives the other.
+// How holdfast and Redisson work together on the same servers, as one suite: each sees, excludes, wakes and outlives the other.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, HoldfastOptions, Lock } from '../../src/index.js';
@@ -16,7 +16,7 @@ import {
 import { eventually, NEVER, settledWithin } from './time.js';
 import { uniqueName } from './unique-name.js';
 
-/** What the tests of the suite share. Only messages wake anybody: all leases are a minute long. */
+/** What the tests of the suite share. Only messages wake waiters: all leases are a minute long. */
 interface RedissonContext {
   readonly servers: SharedServers;
   readonly client: Holdfast;
@@ -30,7 +30,7 @@ interface RedissonContext {
 
 interface Setting {
   readonly isCluster: boolean;
-  /** Only the part that says who wakes whom. */
+  /** Only the part about waking waiters. */
   readonly isAboutWaiting?: boolean;
   readonly ours?: Partial<HoldfastOptions>;
   readonly theirs?: RedissonOptions;
@@ -77,12 +77,12 @@ export function besideRedisson(where: string, setting: Setting): void {
   });
 }
 
-// Beside Redisson: each excludes the other, sees who holds a lock, and is woken by the other's release.
+// Beside Redisson: each excludes the other, sees the holder of a lock, and is woken by the other's release.
 
-/** Far below the minute of the leases, far above what a message takes. */
+/** Far below the minute of the leases, far above the time of a message. */
 const AWAKE_MS = 5_000;
 
-/** Names that are easily taken apart wrongly; `%` stands for what makes them unique. */
+/** Names that are easily parsed wrongly; `%` stands for the part that makes them unique. */
 const ODD_NAMES = ['{%}:x', 'ünï ☃ 🔒 %', '%"\'\\\n\t', '%:{a}:{b}', '{{%}}', '%*?[x]'];
 
 /** Names whose channel is in another slot of a cluster than the lock: Redisson cannot unlock them there. */
@@ -123,7 +123,7 @@ function waitingTests(current: () => RedissonContext, { isCluster, ours: options
 
   if (isCluster) splitNameTests(current);
 
-  it('each sees the other’s holder, and what is left of its lease', async () => {
+  it("each sees the other's holder, and what remains of its lease", async () => {
     const { redisson, ours, theirs } = current();
     await theirs.lock(30_000);
     expect(await ours.isLocked()).toBe(true);
@@ -144,7 +144,7 @@ function waitingTests(current: () => RedissonContext, { isCluster, ours: options
     await hold.release();
   });
 
-  it('a negative owner number, as lockAsync(-1) has it, is a holder like any other', async () => {
+  it('a negative owner number, as of lockAsync(-1), is a holder like any other', async () => {
     const { client, redisson, name, ours, theirs } = current();
     await theirs.lockAs(-1);
     const holder = `${redisson.id}:-1`;
@@ -180,7 +180,7 @@ function waitingTests(current: () => RedissonContext, { isCluster, ours: options
     await wakesRedisson(() => hold.release(), name);
   }
 
-  /** We wait; somebody frees it; we have it. */
+  /** We wait; another caller releases the lock; we have it. */
   async function wakesUs(ours: Lock, free: () => Promise<unknown>): Promise<void> {
     const { servers, client } = current();
     const waiting = nextEvent(client, 'waiting');
@@ -193,7 +193,7 @@ function waitingTests(current: () => RedissonContext, { isCluster, ours: options
     await hold.release();
   }
 
-  /** Redisson waits; somebody frees it; Redisson has it. */
+  /** Redisson waits; another caller releases the lock; Redisson has it. */
   async function wakesRedisson(free: () => Promise<unknown>, name = current().name): Promise<void> {
     const { servers, redisson } = current();
     const theirs = redisson.getLock(name).of('waiter');
@@ -261,7 +261,7 @@ function endTests(current: () => RedissonContext): void {
     await theirs.unlock();
   });
 
-  it('each one’s watchdog keeps the other out for three leases', async () => {
+  it("each one's watchdog keeps the other out for three leases", async () => {
     const { servers, name, ours, theirs } = current();
     await using java = startRedisson();
     const quick = (await java.connect(servers.nodes, { watchdogMs: LEASE_MS })).getLock(name);
@@ -278,7 +278,7 @@ function endTests(current: () => RedissonContext): void {
     await hold.release();
   });
 
-  it('a Java process that is killed frees its lock for us when its lease ends', async () => {
+  it('a Java process that is killed leaves its lock to us when its lease ends', async () => {
     const { servers, client, name, ours } = current();
     await using java = startRedisson();
     const doomed = await java.connect(servers.nodes, { watchdogMs: LEASE_MS });
@@ -291,7 +291,7 @@ function endTests(current: () => RedissonContext): void {
     await ours.forceUnlock();
   });
 
-  it('a Node process that is killed frees its lock for Redisson when its lease ends', async () => {
+  it('a Node process that is killed leaves its lock to Redisson when its lease ends', async () => {
     const { servers, name, theirs } = current();
     await using child = servers.startHoldfastChild({ lockWatchdogTimeout: LEASE_MS });
     await child.next('ready');
@@ -305,7 +305,7 @@ function endTests(current: () => RedissonContext): void {
     await theirs.unlock();
   });
 
-  it('our forceUnlock() puts Redisson out, which finds that it no longer holds it', async () => {
+  it('our forceUnlock() forces out Redisson, which finds that it no longer holds the lock', async () => {
     const { servers, name, ours, theirs } = current();
     await theirs.lock();
     const next = theirs.of('waiter').lock();
@@ -317,7 +317,7 @@ function endTests(current: () => RedissonContext): void {
     await theirs.of('waiter').unlock();
   });
 
-  it('Redisson’s forceUnlock() puts us out, which is told at the next renewal, and wakes who waits', async () => {
+  it("Redisson's forceUnlock() forces us out, which the next renewal reports, and wakes waiters", async () => {
     const { servers, name, ours, theirs } = current();
     await using client = servers.newHoldfast({ lockWatchdogTimeout: LEASE_MS });
     const hold = await client.getLock(name).acquire();

@@ -57,7 +57,7 @@ export function check(evidence: Evidence): Violation[] {
   return RULES.flatMap((rule) => rule(evidence)).sort((one, other) => one.at - other.at);
 }
 
-/** What should never come up at all. */
+/** Events that should never come up at all. */
 function troubles({ history }: Evidence): Violation[] {
   return history.troubles.map(({ at, message, process }) =>
     violation(TROUBLE, at, `${process} ${message}`),

@@ -1,4 +1,4 @@
-// All that a round left for the checker, and what excuses what.
+// All evidence of a round for the checker, and which faults excuse which violations.
 import type { Fault } from '../faults.js';
 import type { Plan } from '../plan.js';
 import type { Half } from '../worker/journal.js';
@@ -14,7 +14,7 @@ export interface Evidence {
   readonly healedAt: number;
   /** When the callers were told to stop. */
   readonly stoppedAt: number;
-  /** Times at which the campaign's own process stood still: then nothing here can be called late. */
+  /** Times at which the campaign's own process was suspended: then nothing here can count as late. */
   readonly ownLags: readonly { readonly at: number; readonly ms: number }[];
 }
 
@@ -23,12 +23,12 @@ export interface Violation {
   readonly rule: string;
   readonly at: number;
   readonly message: string;
-  /** Whose it is. */
+  /** The caller, client or lock that it is about. */
   readonly sections: readonly Section[];
   readonly lock?: string | undefined;
 }
 
-/** `lock`: by default the first that they wanted. */
+/** `lock`: by default the first of the section's locks. */
 export function violation(
   rule: string,
   at: number,
@@ -39,22 +39,22 @@ export function violation(
   return { rule, at, message, sections, lock };
 }
 
-/** Keys of a lock may have gone, or gone to others, within this time. */
+/** Keys of a lock may have vanished, or passed to other owners, within this time. */
 export interface Loss {
   readonly from: number;
   readonly until: number;
   readonly locks: 'all' | readonly string[];
-  /** Only those who read, or only who writes. */
+  /** Only readers, or only the writer. */
   readonly half?: Half | undefined;
   readonly why: string;
-  /** Whoever held it before `from` certainly has lost it by `until`. */
+  /** A holder from before `from` has certainly lost the lock by `until`. */
   readonly isCertain: boolean;
 }
 
-/** Other faults may cost a key, or not; this one does, where it is noted as a loss at all. */
+/** Other faults may or may not cost a key; this one does, if it is noted as a loss at all. */
 export const RESTART_EMPTY = 'restart a server';
 
-/** A command whose outcome is not known, as that of a forceUnlock, may still be on its way for so long. */
+/** A command with an unknown outcome, such as a forceUnlock(), may still be under way for this long. */
 export const LATE_COMMAND_MS = 4_000;
 
 const TAKES_OVER = 'a replica takes over';
@@ -65,7 +65,7 @@ function isSoonAfter(at: number, former: number): boolean {
 
 export function lossesOf({ faults, history }: Evidence): Loss[] {
   const byFaults = faults.flatMap(({ loses, from, until, nemesis, ...fault }): Loss[] => {
-    // A replica that takes over soon after may never have heard of it.
+    // A replica that takes over soon after may have missed it.
     const isUndone = faults.some(
       (other) => other.nemesis.startsWith(TAKES_OVER) && isSoonAfter(other.from, from),
     );
@@ -78,7 +78,7 @@ export function lossesOf({ faults, history }: Evidence): Loss[] {
     locks,
     half,
     why: 'forceUnlock',
-    // What a server may forget besides is that it was forced.
+    // A server may also forget that a holder was forced out.
     isCertain:
       isKnown &&
       !byFaults.some((loss) => loss.from <= until + LATE_COMMAND_MS && loss.until >= from),
@@ -86,9 +86,9 @@ export function lossesOf({ faults, history }: Evidence): Loss[] {
   return [...byFaults, ...byForce];
 }
 
-/** What the server gave this section, or the one around it, may have been lost in it, from `loss.from` on. */
+/** What the server granted to this section, or to the one around it, may have been lost in it, from `loss.from` on. */
 export function isTouched({ history, plan }: Evidence, section: Section, loss: Loss): boolean {
-  // Who goes on reading when the write lock goes outlives what is around it.
+  // A reader that continues after the write lock was released outlives the section around it.
   return [history.root(section), section].some((each) => touches(loss, each, plan.watchdogMs));
 }
 
@@ -101,7 +101,7 @@ function touches(loss: Loss, section: Section, watchdogMs: number): boolean {
   return grantedAfter(section, watchdogMs) <= loss.until && end >= loss.from;
 }
 
-/** The server granted it no earlier than this: the lease that it relies on counts from then at the earliest. */
+/** The server granted the lock no earlier than this: the lease counts from then at the earliest. */
 export function grantedAfter(section: Section, watchdogMs: number): number {
   if (section.inherits) return grantedAfter(section.inherits, watchdogMs);
   const { enteredAt, leftAtEntryMs, calledAt, longestLeaseMs } = section;
@@ -129,12 +129,12 @@ export function overlapMs(from1: number, until1: number, from2: number, until2: 
   return Math.max(0, Math.min(until1, until2) - Math.max(from1, from2));
 }
 
-/** How long what is healed may take to be well again: connections come back, leases and places are had anew. */
+/** How long a healed fault may have effects: until clients have reconnected and have their leases and places again. */
 export function aftermathMs({ watchdogMs }: Plan): number {
   return 1_500 + 2 * watchdogMs;
 }
 
-/** Something happened within this time, or shortly before, to the process of this section, or to what it stands on. */
+/** Something happened within this time, or shortly before, to the process of this section, or to its servers. */
 export function isDisturbed(
   { plan, faults, history, ownLags }: Evidence,
   { worker, clientIndex, process }: Section,

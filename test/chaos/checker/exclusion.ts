@@ -1,4 +1,4 @@
-// Never two who both believe that they hold a lock; and nobody who believes while the server says otherwise.
+// Two holders never believe at the same time that they hold a lock; and none believes so while the server says otherwise.
 import { isWeighted } from '../plan.js';
 import {
   grantedAfter,
@@ -15,10 +15,10 @@ import { heldBy, looksByOwner, type Look } from './looks.js';
 /** The fault that delivers a command once more, or late. */
 const COPIES = 'lose, double and delay commands';
 
-/** Two holders that both still believed at one instant, neither within the other. */
+/** Two holders that both still believed at one instant, of which neither is nested in the other. */
 export function twoHolders(evidence: Evidence): Violation[] {
   const { history, plan } = evidence;
-  if (plan.permits) return []; // there may be, as long as there are permits
+  if (plan.permits) return []; // allowed, as long as there are permits
   const losses = lossesOf(evidence);
   const violations: Violation[] = [];
   for (const lock of plan.locks) {
@@ -43,7 +43,7 @@ export function twoHolders(evidence: Evidence): Violation[] {
   return violations;
 }
 
-/** One of them had lost it, by something that was noted, when the other one came. */
+/** One of them had lost the lock, by a noted event, when the other one came. */
 function isExcused(
   evidence: Evidence,
   losses: readonly Loss[],
@@ -59,10 +59,10 @@ function isExcused(
   );
 }
 
-/** A holder that believes while the key is somebody else's, or nobody's. */
+/** A holder that believes while the key is another owner's, or nobody's. */
 export function notOnTheServer(evidence: Evidence): Violation[] {
   const { plan, history } = evidence;
-  // Of several masters a minority may say what it likes.
+  // A minority of several masters may answer anything.
   if (plan.topology === 'masters') return [];
   const losses = lossesOf(evidence);
   const byLock = grouped(evidence.looks, ({ lock }) => lock);
@@ -73,8 +73,8 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
     const touching = losses.filter((loss) => isTouched(evidence, section, loss));
     return section.locks.flatMap((lock) => {
       const looks = byLock.get(lock) ?? [];
-      // Of two servers that both take themselves for its master, the one that has let it in is asked: for what it believes. Another
-      // one may have let it in before, which it never heard of, and waited on.
+      // Of two servers that both claim to be master, the one that granted the lock decides. The other one may have granted it before
+      // without the first hearing of it.
       const since = grantedAfter(section, plan.watchdogMs);
       const letIn = new Set(
         looks
@@ -84,7 +84,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       const within = looksWithin(looks, interval).filter(
         ({ until }) => !touching.some(({ from }) => from <= until),
       );
-      // Nobody saw that, of a short stay: then it may have been any that takes itself for the master.
+      // No query saw a short stay: then any server that claims to be master may have granted it.
       const masters = letIn.size > 0 ? letIn : mastersAround(evidence, looks, interval);
       const others = within.filter(
         (look) =>
@@ -107,8 +107,8 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
 }
 
 /**
- * Whether the key may still be that of an owner in whose release this one was named: that was under way, or its answer is not known.
- * `formers`: who had it; nobody when it was given back at once, by a MultiLock or by a caller who had given up.
+ * Whether the key may still be that of an owner whose release named this one: that was under way, or its answer is unknown. `formers`: the
+ * previous owners; empty when the lock was released at once, by a MultiLock or by a caller that had given up.
  */
 function isHandingOver(
   formerOwner: string,
@@ -129,7 +129,7 @@ function clientOf(owner: string): string {
   return owner.replace(/:\d+$/, '');
 }
 
-/** The servers that took themselves for the master about then; undefined: only with Sentinel there may be two at a time. */
+/** The servers that claimed to be master about then; undefined: only with Sentinel there may be two at a time. */
 export function mastersAround(
   { plan: { topology, watchdogMs: marginMs } }: Evidence,
   looks: readonly Look[],
@@ -155,7 +155,7 @@ function looksWithin(looks: readonly Look[], [from, until]: readonly [number, nu
   return within;
 }
 
-/** A holder whose count on the server is not that of its holds, though nothing is on its way. */
+/** A holder whose count on the server differs from that of its holds, although no command is under way. */
 export function wrongCounts(evidence: Evidence): Violation[] {
   const { plan, history, looks } = evidence;
   if (plan.topology === 'masters' || isWeighted(plan)) return [];
@@ -164,7 +164,7 @@ export function wrongCounts(evidence: Evidence): Violation[] {
   const families = grouped(history.sections.values(), (section) => history.root(section));
   return [...families].flatMap(([root, family]): Violation[] => {
     const ours = root.owner === undefined ? [] : (byOwner.get(root.owner) ?? []);
-    // What failed may or may not have happened.
+    // A failed command may or may not have run.
     if (ours.length === 0 || family.some(({ failure }) => failure)) return [];
     const wrong = ours.find(({ look, count }) => {
       if (mayNotBeReleased(evidence, root, look.until)) return false;
@@ -173,14 +173,14 @@ export function wrongCounts(evidence: Evidence): Violation[] {
         ({ enteredAt = Infinity, leavingAt = Infinity }) =>
           enteredAt < look.from && leavingAt > look.until,
       ).length;
-      // A late copy of a command sets a count that once was the right one, and a replica that has taken over may know of no later one.
+      // A late copy of a command sets a count that was right before, and a replica that has taken over may have missed a later one.
       const mayBeOlder =
         count > 0 &&
         (mayHaveCopies(evidence, root, look.until) || wasTakenOver(evidence, root, look.until));
       if (mayBeOlder && count <= mostHolds(family, look.until)) return false;
       const isUnconfirmed = count === 0 && holds === 1; // a hand-over that is being confirmed
       if (count === holds || holds === 0 || isUnconfirmed) return false;
-      // A replica that has just taken over may not know of what the former master did last.
+      // A replica that has just taken over may have missed the former master's last commands.
       const sameLock = byLock.get(look.lock) ?? [];
       return (mastersAround(evidence, sameLock, [look.from, look.until])?.size ?? 1) === 1;
     });
@@ -191,7 +191,7 @@ export function wrongCounts(evidence: Evidence): Violation[] {
   });
 }
 
-/** withLock() tells of a release that failed by an event, and its section ends as if nothing had happened. */
+/** withLock() reports a failed release by an event, and its section ends as if nothing had happened. */
 export function mayNotBeReleased({ history }: Evidence, root: Section, until: number): boolean {
   const unknown = `lock "${root.locks[0]!}" not known to be released`;
   return history.warnings.some(
@@ -200,7 +200,7 @@ export function mayNotBeReleased({ history }: Evidence, root: Section, until: nu
   );
 }
 
-/** Somebody of them may have come or gone during the look. */
+/** One of them may have come or gone during the query. */
 export function isChanging(family: readonly Section[], look: Look): boolean {
   return family.some(
     ({ calledAt, enteredAt = Infinity, leavingAt = Infinity, endedAt = Infinity }) =>
@@ -209,7 +209,7 @@ export function isChanging(family: readonly Section[], look: Look): boolean {
   );
 }
 
-/** Commands of its client were delivered twice or late while it was held, as far as the plan goes. */
+/** Commands of its client were delivered twice or late while it was held, according to the plan. */
 function mayHaveCopies({ faults, plan }: Evidence, root: Section, until: number): boolean {
   return faults.some(
     ({ nemesis, clients, from, until: end }) =>
@@ -220,7 +220,7 @@ function mayHaveCopies({ faults, plan }: Evidence, root: Section, until: number)
   );
 }
 
-/** A replica has taken over while it was held, in place of the one server that there is: of others the looks say who is master. */
+/** A replica has taken over while it was held, in place of the only server; with several servers the queries show the master. */
 function wasTakenOver({ faults, plan }: Evidence, root: Section, until: number): boolean {
   return faults.some(
     ({ nemesis, from }) =>
@@ -231,7 +231,7 @@ function wasTakenOver({ faults, plan }: Evidence, root: Section, until: number):
   );
 }
 
-/** How many of them were held at the same time, at most, until then. */
+/** The largest number of them that were held at the same time, until then. */
 function mostHolds(family: readonly Section[], until: number): number {
   const counts = family.map(({ enteredAt: at }) =>
     at === undefined || at > until
@@ -243,7 +243,7 @@ function mostHolds(family: readonly Section[], until: number): number {
   return Math.max(...counts);
 }
 
-/** A lock that would stay for ever if its holder died. */
+/** A lock that would never end if its holder died. */
 export function withoutExpiry({ looks }: Evidence): Violation[] {
   const look = looks.find(({ holders, ttlMs }) => holders.length > 0 && ttlMs === -1);
   if (!look) return [];

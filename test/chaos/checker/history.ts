@@ -1,29 +1,29 @@
-// What the workers wrote down, put together: each call as one section, on the machine's one time axis.
+// The journals of the workers, combined: each call as one section, on the machine's common time axis.
 import { closeSync, fstatSync, openSync, readdirSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CallNote, Entry, Failure, Half } from '../worker/journal.js';
 
-/** A call to acquire, and what became of it. */
+/** A call to acquire, and its outcome. */
 export interface Section extends Omit<CallNote, 'what'> {
   /** Its process, such as `w0.2.`: the third incarnation of the first worker. */
   readonly process: string;
   readonly worker: number;
-  /** Of its client, over all workers. */
+  /** The number of its client, over all workers. */
   readonly clientIndex: number;
   readonly calledAt: number;
   enteredAt?: number;
-  /** Milliseconds for which it could rely on the lock when it entered; undefined: it was not told. */
+  /** How many milliseconds it could rely on the lock when it entered; undefined: unknown. */
   leftAtEntryMs?: number | undefined;
   owner?: string | undefined;
   /** Of a fenced lock. */
   token?: bigint;
-  /** What each master of a Redlock named as the last token that it knew, while this section had the lock; undefined: nothing. */
+  /** The last token that each master of a Redlock named while this section had the lock; undefined: it did not answer. */
   readonly heard: { readonly at: number; readonly counters: readonly (bigint | undefined)[] }[];
   /** To the document that the lock guards. */
   readonly writes: Write[];
-  /** The one to whom the server gave the lock, which was passed on within the process since. */
+  /** The section to which the server granted the lock, which was passed on within the process since. */
   inherits?: Section;
-  /** When it believed, by its own words, and for how much longer. */
+  /** When it reported that it believed, and for how much longer. */
   readonly beliefs: { readonly at: number; readonly leftMs: number }[];
   doubtedAt?: number;
   contradicts?: boolean;
@@ -37,22 +37,22 @@ export interface Section extends Omit<CallNote, 'what'> {
 
 export interface Write {
   readonly from: number;
-  /** Infinity: it is not known what became of it. */
+  /** Infinity: its outcome is unknown. */
   until: number;
-  /** The larger token that the document had seen; undefined: it was accepted, if that is known. */
+  /** The larger token that the document had seen; undefined: the write was accepted, if that is known. */
   refusedBy?: bigint;
 }
 
 interface Forcing {
   readonly locks: readonly string[];
-  /** Of a read-write lock: who reads, or who writes. */
+  /** For a read-write lock: a reader or a writer. */
   readonly half?: Half | undefined;
   readonly from: number;
   until: number;
   isKnown: boolean;
 }
 
-/** A semaphore is to have so many permits. */
+/** A semaphore is to have this many permits. */
 export interface Setting {
   readonly lock: string;
   readonly permits: number;
@@ -77,7 +77,7 @@ export class History {
   readonly sections = new Map<string, Section>();
   readonly forcings = new Map<string, Forcing>();
   readonly settings = new Map<string, Setting>();
-  /** What clients said at the end, when nobody held permits any more. */
+  /** The clients' answers at the end, when nobody held permits any more. */
   readonly available: (Noted & {
     readonly client: string;
     readonly lock: string;
@@ -91,13 +91,13 @@ export class History {
   })[] = [];
   readonly waiting: (Noted & { readonly owner: string; readonly lock: string })[] = [];
   readonly troubles: (Noted & { readonly message: string })[] = [];
-  /** What clients told of troubles that they live with. */
+  /** The errors and warnings of the clients. */
   readonly warnings: (Noted & { readonly message: string })[] = [];
   readonly lags: (Noted & { readonly ms: number })[] = [];
-  /** The last that each process wrote. */
+  /** The last line of each process. */
   readonly lastNoteAt = new Map<string, number>();
   readonly #clientsPerWorker: number;
-  /** Of those with the same owner, who entered first. */
+  /** Of those with the same owner, the one that entered first. */
   readonly #firstOf = new Map<string, Section>();
 
   constructor(clientsPerWorker: number) {
@@ -117,7 +117,7 @@ export class History {
     return outer ? [section, ...this.around(outer)] : [section];
   }
 
-  /** The outermost section that it is part of, which alone took the lock on the server. */
+  /** The outermost section around it, which alone acquired the lock on the server. */
   root(section: Section): Section {
     return this.around(section).at(-1)!;
   }
@@ -256,7 +256,7 @@ export function belief(section: Section): readonly [number, number] | undefined 
   const { enteredAt, leavingAt, owner, beliefs, failure } = section;
   if (enteredAt === undefined) return undefined;
   if (owner === undefined) {
-    // lock() and unlock() tell nothing in between; that unlock() succeeded tells that it was held until then.
+    // lock() and unlock() show nothing in between; a successful unlock() shows that the lock was held until then.
     const isProven = section.endedAt !== undefined && !failure && leavingAt !== undefined;
     return isProven ? [enteredAt, leavingAt] : undefined;
   }
@@ -273,7 +273,7 @@ interface Tail {
   rest: string;
 }
 
-/** Reads what the workers write, while they write it. */
+/** Reads the journals while the workers write them. */
 export class Journals implements Disposable {
   readonly #folder: string;
   readonly #history: History;
@@ -284,7 +284,7 @@ export class Journals implements Disposable {
     this.#history = history;
   }
 
-  /** Takes over what has been written since the last time; returns how much of that callers did. */
+  /** Reads the new lines; returns how many of them are by callers. */
   read(): number {
     let count = 0;
     for (const name of readdirSync(this.#folder).sort()) {

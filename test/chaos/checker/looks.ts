@@ -1,39 +1,39 @@
-// What the servers said: who had which lock, and what they keep of a semaphore or a read-write lock.
+// The answers of the servers: the holder of each lock, and the contents of a semaphore or a read-write lock.
 import { grouped } from './history.js';
 
-/** What a server said of a lock at some instant between `from` and `until`. */
+/** A server's answer about a lock at some instant between `from` and `until`. */
 export interface Look {
   readonly from: number;
   readonly until: number;
   readonly server: number;
   readonly lock: string;
-  /** Nobody, or one; of a semaphore or a read-write lock perhaps several. Who has lapsed is none. */
+  /** Nobody, or one owner; several for a semaphore or a read-write lock. A lapsed owner is not a holder. */
   readonly holders: readonly Holder[];
   readonly ttlMs: number;
   /** Of a semaphore or a read-write lock that is in use. */
   readonly books?: Books | undefined;
-  /** The last fencing token; undefined: it knows of none. */
+  /** The last fencing token; undefined: none. */
   readonly counter?: bigint | undefined;
 }
 
 interface Holder {
   readonly owner: string;
-  /** How often it holds the lock; of a semaphore or a read-write lock how many permits. */
+  /** How often it holds the lock; for a semaphore or a read-write lock the number of permits. */
   readonly count: number;
 }
 
-/** The look's entry of this owner, if it was a holder. */
+/** The answer's entry of this owner, if it was a holder. */
 export function heldBy({ holders }: Look, owner: string | undefined): Holder | undefined {
   return holders.find((holder) => holder.owner === owner);
 }
 
-/** The looks at which each owner was a holder, and what was said of it. */
+/** The answers at which each owner was a holder, with its entries. */
 export function looksByOwner(looks: readonly Look[]): Map<string, { look: Look; count: number }[]> {
   const entries = looks.flatMap((look) => look.holders.map((holder) => ({ look, ...holder })));
   return grouped(entries, ({ owner }) => owner);
 }
 
-// What a server keeps of a semaphore or a read-write lock: whose the permits are, until when, how many are in use, who is next.
+// The contents of a semaphore or a read-write lock: the owners of permits, their ends, how many are in use, and the next in line.
 
 /** The replies to: HGETALL of the lock, TIME, ZRANGE of its leases, ZRANGE of the first in line, HGETALL of the places. */
 export type Ledger = readonly [
@@ -46,15 +46,15 @@ export type Ledger = readonly [
 
 export interface Books {
   readonly capacity: number;
-  /** How many permits are in use, as it is written down; with those of holders who have lapsed. */
+  /** How many permits the counter says are in use; includes those of lapsed holders. */
   readonly used: number;
-  /** What does not fit together; undefined: nothing. */
+  /** A contradiction; undefined: none. */
   readonly mistake: string | undefined;
-  /** Who is to be let in next. */
+  /** The next to be let in. */
   readonly first: Holder | undefined;
 }
 
-/** Those whose leases go on. Holders are in both keys, and with either of them missing there are none. */
+/** The holders whose leases last. Holders are in both keys, and if either is missing there are none. */
 export function liveHolders([fields, [seconds, microseconds], leases]: Ledger): Holder[] {
   const nowMs = Number(seconds) * 1_000 + Math.floor(Number(microseconds) / 1_000);
   return pairs(leases)
@@ -62,7 +62,7 @@ export function liveHolders([fields, [seconds, microseconds], leases]: Ledger): 
     .map(([owner]) => ({ owner, count: weightOf(fields[owner]!) }));
 }
 
-/** undefined: one of the keys is missing, so nothing of the other one counts. */
+/** undefined: one of the keys is missing, so the other one does not count. */
 export function booksOf([fields, , leases, [next], places]: Ledger): Books | undefined {
   const { capacity, used, ...weights } = fields;
   if (capacity === undefined || used === undefined) return undefined;
@@ -85,7 +85,7 @@ export function booksOf([fields, , leases, [next], places]: Ledger): Books | und
   return { capacity: Number(capacity), used: Number(used), mistake, first };
 }
 
-/** With a "?" behind it while a hand-over is not confirmed. */
+/** With a "?" at the end while a hand-over is not confirmed. */
 function weightOf(field: string): number {
   return Number.parseInt(field, 10);
 }

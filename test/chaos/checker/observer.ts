@@ -1,4 +1,4 @@
-// Looks at the servers past all proxies, all the time: who has which lock there, and who is master.
+// Queries the servers continuously, past all proxies: the holder of each lock, and which server is master.
 import type { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockKeys } from '../../../src/redis/keys.js';
@@ -40,7 +40,7 @@ export class Observer implements AsyncDisposable {
 
   async #watch({ server, connection }: { server: StageServer; connection: Redis }): Promise<void> {
     while (!this.#isOver) {
-      // It is down, or does not serve this lock: it says nothing.
+      // It is down, or does not serve this lock: no answer.
       for (const lock of this.#plan.locks)
         await this.#look(server, connection, lock).catch(() => undefined);
       await sleep(LOOK_EVERY_MS);
@@ -49,7 +49,7 @@ export class Observer implements AsyncDisposable {
 
   async #look({ index }: StageServer, connection: Redis, lock: string): Promise<void> {
     const from = machineMs();
-    // In a transaction, so that all of it is about one instant.
+    // In a transaction, so that all answers are about one instant.
     const { fencing, topology } = this.#plan;
     const keys = new LockKeys(lock);
     const asked = connection.multi().role().hgetall(lock).pttl(lock);
@@ -89,17 +89,17 @@ export class Observer implements AsyncDisposable {
   }
 }
 
-// Replicas that take over though nobody asked them to: on a machine that is too busy, Sentinel takes a master for dead that is none.
+// Replicas that take over although nobody asked them to: on an overloaded machine, Sentinel takes a live master for dead.
 
 const NAME = 'a replica takes over by itself';
-/** How long before a replica was made to take over it may have been looked at last, and how long after that a master may still change. */
+/** How long before a planned takeover the last query may have been, and how long after it a master may still change. */
 const SETTLES_WITHIN_MS = 1_000;
 
 interface Takeover {
   readonly server: number;
-  /** When it was still a replica; -Infinity: there were two masters when they were first looked at. */
+  /** When it was still a replica; -Infinity: there were two masters at the first query. */
   readonly from: number;
-  /** Until when another one took itself for the master. */
+  /** Until when another server claimed to be master. */
   until: number;
 }
 
@@ -112,10 +112,10 @@ export class Takeovers {
     this.#topology = topology;
   }
 
-  /** What a server said of itself, at some instant between `from` and `until`. */
+  /** A server's answer about its role, at some instant between `from` and `until`. */
   say(server: number, isMaster: boolean, from: number, until: number): void {
     const last = this.#last.get(server);
-    // Before anybody looked, one of two masters has taken over from the other one.
+    // Before the first query, one of two masters has taken over from the other one.
     const isSecond =
       this.#topology === 'sentinel' &&
       !last &&
@@ -130,8 +130,8 @@ export class Takeovers {
   }
 
   /**
-   * Those that are not the doing of a fault that was noted: all of it, from the last that is known of the replica to the last of the
-   * former master, lies within the fault. What began with it, and went on when it was over, may be another one.
+   * Takeovers that no noted fault caused: a caused one lies within the fault, from the replica's last known time to the former master's
+   * last. A takeover that began with a fault and continued after it may be another one.
    */
   besides(noted: readonly Fault[]): Fault[] {
     const doing = noted.filter(({ nemesis }) => nemesis.startsWith('a replica takes over'));
@@ -146,7 +146,7 @@ export class Takeovers {
       .map(({ server, from, until }) => ({
         nemesis: NAME,
         servers: [server],
-        // What the former master granted last, the new one may not know.
+        // The new master may have missed the former one's last grants.
         loses: 'all',
         endsHolds: true,
         from,

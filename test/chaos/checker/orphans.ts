@@ -1,12 +1,12 @@
-// What nobody wants is taken back: owners that nobody of their client wants, and what was given up while it was on its way.
+// Unwanted state is removed: owners that no call of their client wants, and the effects of abandoned calls.
 import { DESERTION } from '../worker/journal.js';
 import { isDisturbed, stoodStillMs, type Evidence, type Violation, violation } from './evidence.js';
 import { grouped, type Section } from './history.js';
 import { slowestAnswerMs } from './wake-ups.js';
 
-/** How long removing them may take. */
+/** How long the removal may take. */
 const AT_ONCE_MS = 500;
-/** The same when close() has waited for that. */
+/** The same when close() has waited for it. */
 const CLOSED_MS = 200;
 
 export function orphans(evidence: Evidence): Violation[] {
@@ -37,7 +37,7 @@ export function orphans(evidence: Evidence): Violation[] {
   });
 }
 
-/** From when on an owner may not stand any more. */
+/** From when on an owner may no longer exist. */
 interface End {
   readonly why: string;
   readonly since: number;
@@ -53,35 +53,35 @@ function unwanted({ plan }: Evidence, callers: readonly Section[], at: number): 
   return { why, since, graceMs: AT_ONCE_MS + plan.commandTimeoutMs };
 }
 
-/** Who is still inside when its client is closed has nothing any more. */
+/** A section that is still inside when its client is closed has nothing any more. */
 function closed({ plan, history }: Evidence, client: string, seenAt: number): End[] {
-  // Of a Redlock the client of each master is closed for itself.
+  // Each master of a Redlock has a client of its own, which is closed on its own.
   const closing = plan.kind === 'red' ? undefined : history.closings.get(client);
-  // One that took all of its time may have given up.
+  // A close() that took all of its time may have given up.
   if (!closing || closing.until - closing.from >= plan.commandTimeoutMs) return [];
   const from = Math.min(closing.from, seenAt);
   return [{ why: 'its client was closed', since: closing.until, graceMs: CLOSED_MS, from }];
 }
 
-/** Only calls that began before count; one that has not ended wants it still. */
+/** Only calls that began before count; a call that has not ended still wants it. */
 function wantedUntil({ calledAt, endedAt = Infinity }: Section, at: number): number {
   return calledAt > at ? -Infinity : endedAt;
 }
 
-/** Whose an owner is, as its client is called: worker, incarnation, client, how often it was opened anew. The id of a client says more than that. */
+/** The client of an owner: worker, incarnation, client, how often it was reopened. The client's own id is longer. */
 function clientOf(owner: string): string {
   return owner.slice(0, owner.lastIndexOf(':')).replace(/(m\d+)?-[0-9a-f]{12}$/, '');
 }
 
-// What was given up while it was on its way is taken back at once: who comes next need not wait for its lease to end.
+// The effects of a call that was abandoned on its way are removed at once: the next caller need not wait for its lease to end.
 
-/** Of a lease: one that was left behind goes on for longer. */
+/** Of a lease: an abandoned lock lasts longer. */
 const LATE = 0.5;
-/** Once may be the machine's doing. */
+/** Once may be due to the machine. */
 const LEAST = 2;
 const SHARE = 0.3;
 
-/** Names that one call has given up, and of which the next one was kept out, though all was well. */
+/** Names that one call has abandoned and of which the next one was blocked, although all was well. */
 export function desertions(evidence: Evidence): Violation[] {
   const { history, plan } = evidence;
   const calls = [...history.sections.values()].filter(({ how }) => how === DESERTION);
@@ -98,7 +98,7 @@ export function desertions(evidence: Evidence): Violation[] {
   return [violation('left behind', next.enteredAt!, message, [gone, next])];
 }
 
-/** Without what the machine took of it. */
+/** Without the time that the machine took of it. */
 function waitedMs(evidence: Evidence, next: Section, enteredAt: number): number {
   const lagMs = stoodStillMs(evidence, next, next.calledAt, enteredAt);
   return (

@@ -1,4 +1,4 @@
-// A loss is told, in time and by all ways; and nothing else is told as a loss.
+// A loss is reported, in time and in all ways; and nothing else is reported as a loss.
 import {
   isDisturbed,
   isTouched,
@@ -9,14 +9,14 @@ import {
 } from './evidence.js';
 import type { Section } from './history.js';
 
-/** What may lie between two looks at two clocks. */
+/** The largest difference between readings of two clocks. */
 const SLACK_MS = 25;
 
 export function untoldLosses(evidence: Evidence): Violation[] {
   const { plan, history } = evidence;
   const losses = lossesOf(evidence);
   const lostOwners = new Set(history.lost.map(({ owner }) => owner));
-  // Whoever re-enters a lock with a longer lease prolongs it for all its holds.
+  // A caller that re-enters a lock with a longer lease extends it for all its holds.
   const longestLeases = new Map<Section, number>();
   for (const section of history.entered) {
     const root = history.root(section);
@@ -41,17 +41,17 @@ export function untoldLosses(evidence: Evidence): Violation[] {
     const hadTime = doubtedAt! + 1_000 < (history.lastNoteAt.get(section.process) ?? 0);
     if (isSingle && doubtedAt !== undefined && hadTime && !lostOwners.has(owner!))
       accuse(section, doubtedAt, 'had lost the lock, and no event said so');
-    // A Redlock is lost with a majority, and what one lost it has repaired.
+    // A Redlock is lost with a majority, and its client repairs what one master lost.
     if (plan.kind === 'red') continue;
     for (const loss of losses.filter(({ isCertain }) => isCertain)) {
       const root = history.root(section);
       if (!isTouched(evidence, section, loss) || root.enteredAt! > loss.from) continue;
-      // Who goes on reading is forced out with the readers, and not with who writes.
+      // A reader is forced out with the readers, and not with the writer.
       const isOfHalf = loss.half === root.half && (root.leavingAt ?? Infinity) > loss.until;
       if (loss.half !== undefined && !isOfHalf) continue;
-      // Its lease was not prolonged since then.
+      // Its lease was not extended since then.
       const endsAt = loss.until + longestLeases.get(root)!;
-      // It is renewed, or looked at, every third of the watchdog's time; then it must have known.
+      // It is renewed, or checked, every third of the watchdog's timeout; then it must have known.
       const looksBy = loss.until + plan.watchdogMs / 2 + plan.commandTimeoutMs + TURN_MS;
       const isWell = !isDisturbed(evidence, section, loss.until, looksBy);
       const knowsBy = isWell ? Math.min(looksBy, endsAt) : endsAt;
@@ -77,10 +77,10 @@ export function untoldLosses(evidence: Evidence): Violation[] {
   return violations;
 }
 
-/** How long a busy process may take to do something. */
+/** How long a busy process may take for a step. */
 const TURN_MS = 250;
 
-/** A loss is told though the lease went on, the key was there, and nothing that was noted explains it. */
+/** A loss is reported although the lease lasted, the key was there, and no noted event explains it. */
 export function falseAlarms(evidence: Evidence): Violation[] {
   const { history } = evidence;
   const losses = lossesOf(evidence);

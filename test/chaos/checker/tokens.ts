@@ -1,5 +1,5 @@
-// Fencing tokens: each holder has a larger one than all before it, whatever the servers forgot; whoever is within another shares
-// its token; what a server remembers is never below a token that it gave; and a document takes no stale write.
+// Fencing tokens: each holder has a larger one than all before it, whatever the servers forgot; a nested holder shares the outer token; a
+// server never remembers less than a token that it issued; and a document accepts no stale write.
 import {
   grantedAfter,
   isTouched,
@@ -13,13 +13,13 @@ import {
 import { mastersAround } from './exclusion.js';
 import { belief, grouped, type Section, type Write } from './history.js';
 
-/** A section that took the lock on the server, and was given a token with it. */
+/** A section that acquired the lock on the server and got a token with it. */
 type Grant = Section & { readonly enteredAt: number; readonly token: bigint };
 
-/** What a server may take between looking at its clock and setting an expiry. */
+/** The time a server may take between reading its clock and setting an expiry. */
 const EXPIRY_SLACK_MS = 5;
 
-/** A holder whose token is not larger than that of one before it. */
+/** A holder whose token is not larger than that of an earlier one. */
 export function smallerTokens(evidence: Evidence): Violation[] {
   const order = new GrantOrder(evidence);
   return [...grantsByLock(evidence)].flatMap(([lock, grants]) => {
@@ -41,7 +41,7 @@ export function smallerTokens(evidence: Evidence): Violation[] {
   });
 }
 
-/** A holder without a token, or one within another that has not the other's. */
+/** A holder without a token, or a nested one whose token differs from the outer one. */
 export function wrongTokens({ plan, history }: Evidence): Violation[] {
   if (!plan.fencing) return [];
   return history.entered.flatMap((section): Violation[] => {
@@ -53,10 +53,10 @@ export function wrongTokens({ plan, history }: Evidence): Violation[] {
   });
 }
 
-/** A server that does not remember a token that it gave, or a smaller one, though nothing took that from it. */
+/** A server that remembers no token, or a smaller one than it issued, although nothing took that from it. */
 export function forgottenTokens(evidence: Evidence): Violation[] {
   const { plan, faults, looks } = evidence;
-  // Of several masters a minority may know none.
+  // A minority of several masters may know none.
   if (!plan.fencing || plan.topology === 'masters') return [];
   const { tokenTtlMs = Infinity } = plan.fencing;
   const byLock = grouped(looks, ({ lock }) => lock);
@@ -64,7 +64,7 @@ export function forgottenTokens(evidence: Evidence): Violation[] {
   return [...grantsByLock(evidence)].flatMap(([lock, grants]): Violation[] => {
     const ofLock = byLock.get(lock) ?? [];
     for (const { from, until, counter, server } of ofLock) {
-      // Of two servers that both take themselves for the master, only one gave the tokens.
+      // Of two servers that both claim to be master, only one issued the tokens.
       if ((mastersAround(evidence, ofLock, [from, until])?.size ?? 1) > 1) continue;
       const forgotAt = forgetting
         .filter((fault) => fault.from <= until)
@@ -93,8 +93,8 @@ class GrantOrder {
   }
 
   /**
-   * Whether a server gave `early` its token before it gave `late` one: somewhere between its call and its entry. Who still believed
-   * when it entered was there all the time since its grant: so nobody who entered before it can have been given the lock after it,
+   * Whether a server issued the token of `early` before that of `late`: each at some time between its call and its entry. A section that
+   * still believed when it entered held the lock since its grant: so no section that entered before it can have got the lock after it,
    * unless something was lost in between.
    */
   isBefore(early: Grant, late: Grant): boolean {
@@ -111,8 +111,8 @@ class GrantOrder {
   }
 
   /**
-   * What the promise excepts: the last token was lost between them, and the clock, below which no token is, had been set back. By no
-   * more than that may the later one be smaller.
+   * The exception to the promise: the last token was lost between them, and the clock, below which no token is, had been set back. The
+   * later token may be smaller by no more than that.
    */
   isExcused(early: Grant, late: Grant): boolean {
     const { faults } = this.#evidence;
@@ -139,9 +139,9 @@ function grantsByLock({ history }: Evidence): Map<string, Grant[]> {
   return grouped(grants, ({ locks }) => locks[0]!);
 }
 
-// The token of a Redlock's holder is known by most masters when it has the lock; who was guarded then does not count.
+// Most masters know the token of a Redlock's holder when it has the lock; guarded masters do not count.
 
-/** A holder whose token too few masters knew, for certain, while it had the lock. */
+/** A holder whose token certainly too few masters knew while it had the lock. */
 export function unknownTokens(evidence: Evidence): Violation[] {
   const { plan } = evidence;
   if (!plan.fencing || plan.topology !== 'masters') return [];
@@ -163,7 +163,7 @@ export function unknownTokens(evidence: Evidence): Violation[] {
   });
 }
 
-/** Whether it had certainly been up for less than any guard when the holder's election ended, and before that began. */
+/** Whether its uptime was certainly shorter than any guard when the holder's election ended, and before that began. */
 function isGuarded({ faults, plan }: Evidence, server: number, grant: Grant): boolean {
   return faults.some(
     ({ nemesis, servers, from, until }) =>
@@ -174,7 +174,7 @@ function isGuarded({ faults, plan }: Evidence, server: number, grant: Grant): bo
   );
 }
 
-/** Whatever touches the server may have restarted it since. */
+/** Any fault of the server may have restarted it since. */
 function mayHaveForgotten(
   { faults }: Evidence,
   server: number,
@@ -189,15 +189,16 @@ function mayHaveForgotten(
   );
 }
 
-// What fenced locks are for: a document that refuses older tokens takes nothing from who has lost the lock, and all from who has it.
+// The purpose of fenced locks: a document that refuses older tokens accepts no write from a caller that has lost the lock, and every write
+// from its holder.
 
 interface Written extends Write {
   readonly section: Section;
-  /** Whose token it shows. */
+  /** The section whose token it shows. */
   readonly grant: Grant;
 }
 
-/** A write that was accepted though somebody who was given the lock later had written before. */
+/** A write that was accepted although a later holder had written before. */
 export function staleWrites(evidence: Evidence): Violation[] {
   const order = new GrantOrder(evidence);
   const byLock = grouped(writesOf(evidence).filter(isAccepted), ({ grant }) => grant.locks[0]!);
@@ -217,7 +218,7 @@ export function staleWrites(evidence: Evidence): Violation[] {
   );
 }
 
-/** A write that was refused though its writer believed before and after it, and nothing excuses that. */
+/** A write that was refused although its writer believed before and after it, without an excuse. */
 export function refusedHolders(evidence: Evidence): Violation[] {
   const order = new GrantOrder(evidence);
   const losses = lossesOf(evidence);
@@ -243,7 +244,7 @@ function writesOf({ history }: Evidence): Written[] {
   });
 }
 
-/** It is known to be. */
+/** The outcome is known. */
 function isAccepted({ until, refusedBy }: Write): boolean {
   return until !== Infinity && refusedBy === undefined;
 }

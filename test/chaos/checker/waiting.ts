@@ -1,4 +1,4 @@
-// Who waits gets a turn: in order where the lock is fair, never for longer than it said; and nobody is refused for nothing.
+// Every waiter gets a turn: in order if the lock is fair, never later than its limit; and no call is refused without a reason.
 import { isWeighted } from '../plan.js';
 import {
   aftermathMs,
@@ -13,9 +13,9 @@ import type { Section } from './history.js';
 import { heldBy } from './looks.js';
 import { slowestAnswerMs } from './wake-ups.js';
 
-/** What a busy machine may add to a time limit. */
+/** The time that a busy machine may add to a limit. */
 const LIMIT_SLACK_MS = 750;
-/** How long after it said that a connection failed a client may be deaf. */
+/** How long after a report of a failed connection a client may be deaf. */
 const RECONNECTS_WITHIN_MS = 2_000;
 
 /** A call, or a release, that took longer than it may. */
@@ -41,7 +41,7 @@ export function lateCalls(evidence: Evidence): Violation[] {
   });
 }
 
-/** In a fair line, somebody who called when another one was known to wait, and entered before. */
+/** In a fair line, a section that called when another one was known to wait, and entered before it. */
 export function overtakings(evidence: Evidence): Violation[] {
   const { history, plan } = evidence;
   const waitingSince = new Map<string, number>();
@@ -69,7 +69,7 @@ export function overtakings(evidence: Evidence): Violation[] {
   });
 }
 
-/** Its client said that a connection of its own had failed: whom nobody can tell of a grant is passed over. */
+/** Its client reported a failed connection: a waiter that cannot be notified of a grant is passed over. */
 function hasLostConnection(
   { history }: Evidence,
   { process, client }: Section,
@@ -116,13 +116,13 @@ function isKnownToBeLetInFirst(
   );
 }
 
-// Who is told that no server could be asked, though nothing had been wrong for long.
+// Calls that fail as unavailable although nothing had been wrong for long.
 
-/** Also a master of a Redlock that has been restarted last votes again by then. */
+/** A Redlock's master that was restarted last votes again by then as well. */
 const SETTLED_MS = 500;
-/** Who gives a server less time than this is told so by any machine that has something to do. */
+/** A shorter time for the server may fail on any busy machine. */
 const LEAST_LIMIT_MS = 150;
-/** The part of that time that a server may have taken: then also a machine that is slow leaves enough of it. */
+/** The part of that time that a server may have taken: it leaves enough even for a slow machine. */
 const SLOW = 0.25;
 
 const REFUSALS = new Set(['REDIS_UNAVAILABLE', 'NO_QUORUM']);
@@ -140,7 +140,7 @@ export function groundlessRefusals(evidence: Evidence): Violation[] {
   });
 }
 
-/** All was healed long ago, nobody stood still for a moment, servers answered at once, and the client was open. */
+/** All was healed long ago, no process was suspended, servers answered at once, and the client was open. */
 function isQuiet(evidence: Evidence, section: Section, from: number, until: number): boolean {
   const { plan, history, ownLags, healedAt } = evidence;
   if (from < healedAt + aftermathMs(plan) + SETTLED_MS) return false;
@@ -152,14 +152,14 @@ function isQuiet(evidence: Evidence, section: Section, from: number, until: numb
   return limitMs >= LEAST_LIMIT_MS && slowestAnswerMs(evidence, from, until) < SLOW * limitMs;
 }
 
-/** How long the server was given at least for its answer. */
+/** How long the server had at least for its answer. */
 function leastLimitMs({ plan }: Evidence, { enteredAt, waitMs }: Section): number {
   const ofOne = plan.kind === 'red' ? plan.nodeTimeoutMs : plan.commandTimeoutMs;
   const ofCall = enteredAt === undefined && waitMs ? waitMs : Infinity;
   return Math.min(ofOne, ofCall);
 }
 
-/** Since all was healed, its client has had just these locks: so it has its connections. */
+/** Since all was healed, its client has held exactly these locks: so it has its connections. */
 function hadItBefore({ history, healedAt }: Evidence, section: Section, at: number): boolean {
   return [...history.sections.values()].some(
     ({ client, locks, enteredAt = -Infinity, endedAt = Infinity, failure }) =>

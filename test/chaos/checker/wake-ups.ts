@@ -1,4 +1,4 @@
-// All is well, somebody waits, and there is room: then somebody comes in at once.
+// All is well, a caller waits, and there is room: then a caller enters at once.
 import { isWeighted } from '../plan.js';
 import {
   aftermathMs,
@@ -13,7 +13,7 @@ import { looksByOwner, type Look } from './looks.js';
 
 const SLOW_WAKE_UP_MS = 150;
 
-/** All is well: somebody waits, the lock is free, and nobody takes it. */
+/** All is well: a caller waits, the lock is free, and nobody takes it. */
 export function slowWakeUps(evidence: Evidence): Violation[] {
   const { plan, faults, healedAt, stoppedAt } = evidence;
   const gaps = isWeighted(plan)
@@ -34,7 +34,7 @@ export function slowWakeUps(evidence: Evidence): Violation[] {
   ];
 }
 
-/** A machine that has more to do than it can lets everybody wait, also those who stand still for too short a time to be noted. */
+/** An overloaded machine delays everybody, also processes whose delays are too short to be noted. */
 function stoodAnybodyStill({ history, ownLags }: Evidence, { from, until, next }: Gap): boolean {
   return [...history.lags, ...ownLags].some(
     ({ at, ms }) => overlapMs(at - ms, at, from, next?.enteredAt ?? until) > 0,
@@ -54,7 +54,7 @@ interface Gap {
   readonly lock: string;
   readonly from: number;
   readonly until: number;
-  /** undefined: whoever it was did not get in. */
+  /** undefined: the waiter did not enter. */
   readonly next: Section | undefined;
 }
 
@@ -71,14 +71,14 @@ function idlePermits(evidence: Evidence): Gap[] {
   );
 }
 
-/** Who is first in line, if there are as many permits as it wants that nobody holds. */
+/** The first in line, if as many permits as it wants are free. */
 function roomFor({ holders, books }: Look): string | undefined {
   if (!books?.first) return undefined;
   const held = holders.reduce((sum, { count }) => sum + count, 0);
   return held + books.first.count <= books.capacity ? books.first.owner : undefined;
 }
 
-/** Looks one after another that say the same of the same owner. */
+/** Consecutive queries with the same answer about the same owner. */
 function runsOf(
   looks: readonly Look[],
   ownerIn: (look: Look) => string | undefined,
@@ -95,7 +95,7 @@ function runsOf(
   return runs;
 }
 
-/** The times from when the server let somebody in until it entered. */
+/** The times from when the server let a caller in until it entered. */
 function unheardGrants(evidence: Evidence): Gap[] {
   const byOwner = looksByOwner(evidence.looks);
   return evidence.history.entered.flatMap((next): Gap[] => {
@@ -112,7 +112,7 @@ function unheardGrants(evidence: Evidence): Gap[] {
 /** The times between a release and the next one's entry, where the next one waited already. */
 function gapsOf(evidence: Evidence, lock: string): Gap[] {
   const { history } = evidence;
-  // A lock of several that has it is not what somebody waits for a wake-up from, but the lock is not free meanwhile.
+  // A MultiLock that has the lock sends no wake-up that others wait for, but the lock is not free meanwhile.
   const roots = history.entered.filter(
     ({ inside, locks }) => inside === undefined && locks.includes(lock),
   );
@@ -120,7 +120,7 @@ function gapsOf(evidence: Evidence, lock: string): Gap[] {
     const before = roots[index - 1];
     if (before?.endedAt === undefined || before.failure) return [];
     const from = Math.max(before.endedAt, next.calledAt);
-    // Somebody must have waited all the time; it need not be the one who got it.
+    // A caller must have waited all the time; it need not be the one that acquired the lock.
     const waited = [...history.sections.values()].some(
       ({ calledAt, inside, locks, enteredAt = Infinity, endedAt = Infinity }) =>
         inside === undefined &&
@@ -134,24 +134,24 @@ function gapsOf(evidence: Evidence, lock: string): Gap[] {
   });
 }
 
-/** Two clients who met at a name of their own: from the first one's release to the second one's entry. */
+/** Two clients that met at a name of their own: from the first one's release to the second one's entry. */
 function meetings(evidence: Evidence): Gap[] {
   const met = evidence.history.entered.filter(({ how }) => how === 'meet');
   return [...grouped(met, ({ locks }) => locks[0]!)].flatMap(([lock, [before, next]]): Gap[] => {
     if (before?.endedAt === undefined || before.failure || !next) return [];
     const from = Math.max(before.endedAt, next.calledAt);
     if (next.enteredAt! <= from) return [];
-    // The first one had not to wait for anybody: what takes that long here, connecting perhaps, is not the fault of a wake-up.
+    // The first one had not to wait: a delay here, perhaps of connecting, is not the fault of a wake-up.
     const { until, ...rest } = gap(evidence, lock, from, next);
     return [{ ...rest, until: until - 2 * (before.enteredAt! - before.calledAt) }];
   });
 }
 
-/** Without what the machine took of it. */
+/** Without the time that the machine took of it. */
 function gap(evidence: Evidence, lock: string, from: number, next: Section): Gap {
   const lagMs = stoodStillMs(evidence, next, from, next.enteredAt!);
   const answersMs = slowestAnswerMs(evidence, from, next.enteredAt!);
-  // A lock of several may take it for a moment and give it back, without ever entering.
+  // A MultiLock may take the lock for a moment and release it, without ever entering.
   const taken = heldLooks(evidence.looks)
     .get(lock)
     ?.find((look) => look.from >= from);
@@ -159,16 +159,16 @@ function gap(evidence: Evidence, lock: string, from: number, next: Section): Gap
   return { lock, from, until, next };
 }
 
-/** How long the servers took to answer at most: a hand-over takes some answers. */
+/** The longest answer time of the servers: a hand-over takes some answers. */
 export function slowestAnswerMs({ looks }: Evidence, from: number, until: number): number {
   const meanwhile = slowLooks(looks).filter((look) => look.until > from && look.from < until);
   return Math.max(0, ...meanwhile.map((look) => look.until - look.from));
 }
 
-/** The looks that took any time. */
+/** The queries that took any time. */
 const slowLooks = once((looks: readonly Look[]) => looks.filter(({ from, until }) => until > from));
 
-/** The looks at which a lock was held, by lock. */
+/** The queries at which a lock was held, by lock. */
 const heldLooks = once((looks: readonly Look[]) =>
   grouped(
     looks.filter(({ holders }) => holders.length > 0),
@@ -176,7 +176,7 @@ const heldLooks = once((looks: readonly Look[]) =>
   ),
 );
 
-/** What is found in the looks of a round is found once. */
+/** Results from the queries of a round are computed once. */
 function once<T>(find: (looks: readonly Look[]) => T): (looks: readonly Look[]) => T {
   const found = new WeakMap<readonly Look[], T>();
   return (looks) => {

@@ -1,4 +1,4 @@
-// Locks with several holders: never more inside than there is room for, each with what it asked for, and no permit is lost.
+// Locks with several holders: never more inside than there is room for, each with the permits it asked for, and no permit is lost.
 import {
   isDisturbed,
   isTouched,
@@ -12,10 +12,10 @@ import { isChanging, mastersAround, mayNotBeReleased } from './exclusion.js';
 import { belief, grouped, type Section, type Setting } from './history.js';
 import { looksByOwner, type Look } from './looks.js';
 
-/** What a writer has on the server. */
+/** The weight of a writer on the server. */
 const ALL = 2 ** 31;
 
-/** More that believed at one instant than the semaphore may have had permits when the last of them was let in. */
+/** More holders believed at one instant than the semaphore may have had permits when the last of them was let in. */
 export function tooManyHolders(evidence: Evidence): Violation[] {
   const { plan, history } = evidence;
   if (!plan.permits) return [];
@@ -28,7 +28,7 @@ export function tooManyHolders(evidence: Evidence): Violation[] {
       if (!interval) return [];
       const [at, until] = interval;
       inside = [...inside.filter((each) => each.until > at), { section, until }];
-      // Who had lost its permits when another one came takes no room.
+      // A holder that had lost its permits when another one came takes no room.
       const certain = inside.filter(
         (each) =>
           !losses.some((loss) => loss.from <= at && isTouched(evidence, each.section, loss)),
@@ -45,7 +45,7 @@ export function tooManyHolders(evidence: Evidence): Violation[] {
   });
 }
 
-/** Who has not the weight on the server that it asked for; or still that of a writer when it only reads. */
+/** A holder whose weight on the server differs from its request; or is still that of a writer when it only reads. */
 export function wrongWeights(evidence: Evidence): Violation[] {
   const byOwner = looksByOwner(evidence.looks);
   const families = grouped(evidence.history.sections.values(), (section) =>
@@ -86,12 +86,12 @@ function isRight(
     isChanging(family, look) ||
     mayNotBeReleased(evidence, root, look.until) ||
     isDisturbed(evidence, root, root.calledAt, look.until) ||
-    // A replica that has just taken over may not know of what the former master did last.
+    // A replica that has just taken over may have missed the former master's last commands.
     (mastersAround(evidence, evidence.looks, [look.from, look.until])?.size ?? 1) > 1
   );
 }
 
-/** A server whose books do not balance: then permits are lost for ever, or there are too many. */
+/** A server with contradictory contents: permits are lost for ever, or there are too many. */
 export function brokenBooks({ plan, looks }: Evidence): Violation[] {
   const most = plan.permits?.isChanged ? Infinity : (plan.permits?.declared ?? ALL);
   const byLock = grouped(looks, ({ lock }) => lock);
@@ -105,7 +105,7 @@ export function brokenBooks({ plan, looks }: Evidence): Violation[] {
   });
 }
 
-/** Somebody who began to write while it was reading. */
+/** A holder that began to write while it was reading. */
 export function upgrades({ history }: Evidence): Violation[] {
   return history.entered.flatMap((section): Violation[] => {
     const reading = history.around(section).find(({ half }) => half === 'read');
@@ -125,7 +125,7 @@ export function leakedPermits({ plan, history }: Evidence): Violation[] {
     });
 }
 
-/** What a caller was told is wrong with its request is so. */
+/** The error that a caller got about its request is true. */
 export function isRightlyRefused(evidence: Evidence, section: Section): boolean {
   const { failure, half, permits, calledAt, endedAt = Infinity, locks } = section;
   const [lock] = locks;
@@ -136,16 +136,16 @@ export function isRightlyRefused(evidence: Evidence, section: Section): boolean 
   if (failure?.code !== 'INVALID_OPTION' || permits === undefined) return false;
   const capacities = new Capacities(evidence);
   if (capacities.possible(lock!, calledAt, endedAt).some((most) => most < permits)) return true;
-  // That another number than the declared one was set may have been forgotten while the semaphore is in use.
+  // While the semaphore is in use, the server may have forgotten that another number than the declared one was set.
   const wasSet = [...evidence.history.settings.values()].some((each) => each.lock === lock);
   return wasSet && capacities.isForgotten(lock!, -Infinity, endedAt);
 }
 
-// How many permits a semaphore may have had at some time: what was declared, or set; a server may forget the latter.
+// The possible numbers of permits of a semaphore at a time: the declared one, or the set one, which a server may forget.
 
 interface InForce {
   readonly permits: number;
-  /** It came into force at some time within these. */
+  /** It took effect at some time within these. */
   readonly from: number;
   readonly until: number;
   readonly isKnown: boolean;
@@ -178,7 +178,7 @@ class Capacities {
     return all.filter((one) => !isOver(one)).map(({ permits }) => permits);
   }
 
-  /** Whether what was set may have been lost meanwhile. */
+  /** Whether the set number may have been lost meanwhile. */
   isForgotten(lock: string, from: number, until: number): boolean {
     return this.#evidence.faults.some((fault) => {
       const touched = [fault.loses ?? [], fault.disorders ?? []].flat();
@@ -187,7 +187,7 @@ class Capacities {
     });
   }
 
-  /** A copy of the command may come late, and then sets it once more. */
+  /** A copy of the command may arrive late, and sets the number once more. */
   #latest({ from, until, isKnown }: Setting): number {
     const { faults, plan } = this.#evidence;
     const hasCopies = faults.some(

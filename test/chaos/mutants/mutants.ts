@@ -1,9 +1,9 @@
-// The mutants: each spoils the library where a promise rests on it, and a campaign must notice.
+// The mutants: each breaks the library where a promise depends on it, and a campaign must notice.
 import type { Kind } from '../plan.js';
 
 export interface Mutant {
   readonly name: string;
-  /** What is wrong with it, in a few words. */
+  /** The defect, in a few words. */
   readonly what: string;
   /** The rounds in which it shows. */
   readonly kinds: readonly Kind[];
@@ -12,7 +12,7 @@ export interface Mutant {
   readonly edits: readonly Edit[];
 }
 
-/** Text that stands once in all of lua/ or src/, and what stands there instead. */
+/** Text that occurs once in all of lua/ or src/, and its replacement. */
 export interface Edit {
   readonly in: 'lua' | 'src';
   readonly from: string;

@@ -1,4 +1,4 @@
-// A copy of the library with a mutant's edits, from which workers can import, and whether TypeScript takes it.
+// A copy of the library with a mutant's edits, which workers can import, and whether TypeScript accepts it.
 import { spawnSync } from 'node:child_process';
 import {
   cpSync,
@@ -19,7 +19,7 @@ const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
 const SCRIPTS = 'src/redis/scripts.generated.ts';
 
 export class SpoiledCopy implements Disposable {
-  /** The files that were spoiled, as they are called in the library, and what stands there now. */
+  /** The changed files, by their names in the library, with their new contents. */
   readonly changed = new Map<string, string>();
   readonly #folder: string;
 
@@ -63,9 +63,9 @@ export class SpoiledCopy implements Disposable {
   }
 }
 
-// Whether a spoiled library is one that TypeScript takes: a mutant that only crashes breaks no rule, and shows nothing.
+// Whether TypeScript accepts a mutant: one that only crashes breaks no rule, and proves nothing.
 
-/** Looks at one spoiled library after the other; what is the same in all of them is read once. */
+/** Checks one mutant after the other; the unchanged files are read once. */
 export class TypeErrors {
   readonly #options: ts.CompilerOptions;
   readonly #host: ts.CompilerHost;
@@ -83,7 +83,7 @@ export class TypeErrors {
     this.#host = ts.createCompilerHost(this.#options);
   }
 
-  /** In the files that were changed: what they are called in the library, and what stands there now. */
+  /** Of the changed files: their names in the library, and their new contents. */
   in(changed: ReadonlyMap<string, string>): string[] {
     const texts = new Map([...changed].map(([file, text]) => [join(ROOT, file), text]));
     const names = [...texts.keys()].filter((file) => file.endsWith('.ts'));

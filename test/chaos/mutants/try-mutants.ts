@@ -1,4 +1,4 @@
-// Whether a library that was spoiled is noticed: each mutant, until it is noticed or its time is over.
+// Whether mutants of the library are noticed: each runs until it is noticed or its time is over.
 import { join } from 'node:path';
 import { printTable } from '../../../benchmarks/support/figures.js';
 import { machineMs } from '../../support/time.js';
@@ -20,13 +20,13 @@ export interface Noticed {
 interface Wanted {
   /** Parts of their names; none: all mutants. */
   readonly names: readonly string[];
-  /** For how long each is tried; 0: only whether they fit the library. */
+  /** For how long each is tried; 0: only whether the edits fit the library. */
   readonly minutes: number;
   /** How many at a time. */
   readonly beside: number;
 }
 
-/** Tries each with `notice`, which is given the spoiled library. Returns whether all were noticed. */
+/** Tries each with `notice`, which gets the changed library. Returns whether all were noticed. */
 export async function tryMutants(
   { names, minutes, beside }: Wanted,
   notice: (mutant: Mutant, library: string) => Promise<Noticed | undefined>,
@@ -38,7 +38,7 @@ export async function tryMutants(
   );
   const typeErrors = new TypeErrors();
   const copies = new Map(chosen.map((mutant) => [mutant, fitted(mutant, typeErrors)]));
-  // All of them first: one that does not fit any more is to be known before the hours of the others.
+  // All edits first: one that no longer fits must be known before the hours of the others.
   const allFit = ![...copies.values()].includes(undefined);
   if (!allFit || minutes === 0) {
     for (const copy of copies.values()) copy?.[Symbol.dispose]();
@@ -66,7 +66,7 @@ export async function tryMutants(
   return count === chosen.length;
 }
 
-/** undefined, and told, when the library has changed where it is to be spoiled. */
+/** undefined, with a message, when the library has changed at the place of the edit. */
 function fitted(mutant: Mutant, typeErrors: TypeErrors): SpoiledCopy | undefined {
   try {
     const copy = new SpoiledCopy(mutant);
@@ -99,12 +99,12 @@ export async function noticeInRounds(
   return undefined;
 }
 
-// Which violation says that a broken rule was noticed.
+// Which violation shows that a broken rule was noticed.
 
-/** What also a mutant breaks that does nothing but crash: then nobody has seen the rule that it is about. */
+/** Rules that even a mutant that only crashes breaks: then the rule it is about was not checked. */
 const TELL_NOTHING: ReadonlySet<string> = new Set([TROUBLE, ODD_ERROR]);
 
-/** The first that tells something; undefined: none does. */
+/** The first violation that proves something; undefined: none does. */
 export function noticed(violations: readonly Violation[]): Violation | undefined {
   return violations.find(({ rule }) => !TELL_NOTHING.has(rule));
 }

@@ -1,4 +1,4 @@
-// Arguments and calls that cannot be meant: a clear error, and nothing is sent.
+// Wrong arguments and impossible calls: a clear error, and nothing is sent.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -23,11 +23,11 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-/** A wrong argument, as a caller without types may give it. */
+/** A wrong argument, as a caller without types may pass it. */
 type Wrong = never;
 
 describe('a lock name', () => {
-  it('may be the longest, or one of unusual characters', async () => {
+  it('may be the longest possible one, or have unusual characters', async () => {
     for (const name of ['x'.repeat(1_024), ' ', '{', '}{', 'a b\nc\0d', '🔒', '%s', '*']) {
       const lock = client.getLock(name);
       await lock.lock();
@@ -38,8 +38,8 @@ describe('a lock name', () => {
   });
 });
 
-describe('what a semaphore is given wrongly', () => {
-  it('is refused in words that call it a semaphore, and say what would be right', async () => {
+describe('a wrong argument of a semaphore', () => {
+  it('is refused with an error that names the semaphore and the valid values', async () => {
     const name = 'bad-permits';
     expect(() => client.getSemaphore(name, { permits: 0 })).toThrow(
       `semaphore "${name}": permits is 0: it must be a whole number from 1 to`,
@@ -57,7 +57,7 @@ describe('what a semaphore is given wrongly', () => {
 });
 
 describe('a method of locks', () => {
-  /** Calls it as plain JavaScript can. */
+  /** Calls the method as plain JavaScript can. */
   const call = (target: object, method: string): Promise<unknown> =>
     (target as Record<string, (fn: () => void) => Promise<unknown>>)[method]!(() => undefined);
 
@@ -66,7 +66,7 @@ describe('a method of locks', () => {
     ['lock', 'acquire()'],
     ['tryLock', 'tryAcquire()'],
     ['unlock', 'release()'],
-  ])('%s() of a semaphore says what to call instead', async (method, instead) => {
+  ])('%s() of a semaphore names the method to call instead', async (method, instead) => {
     const semaphore = client.getSemaphore('no-lock', { permits: 2 });
     await nothingIsSent(async () => {
       const error = await rejectionOf(call(semaphore, method));
@@ -76,7 +76,7 @@ describe('a method of locks', () => {
   });
 
   it.each(['withLock', 'lock', 'tryLock', 'unlock', 'acquire', 'tryAcquire'])(
-    '%s() of a read-write lock says that its halves have it',
+    '%s() of a read-write lock refers to its halves',
     async (method) => {
       const error = await rejectionOf(call(client.getReadWriteLock('both'), method));
       expect(error).toBeInstanceOf(TypeError);
@@ -87,7 +87,7 @@ describe('a method of locks', () => {
   );
 });
 
-it('the longest watchdog has timers that do not overflow', async () => {
+it('the longest watchdog timeout has timers that do not overflow', async () => {
   const lockWatchdogTimeout = 2 ** 31 - 1;
   await using patient = await connectedClient({ redis: server.url, lockWatchdogTimeout });
   const errors = eventsOf(patient, 'error');
@@ -101,7 +101,7 @@ it('the longest watchdog has timers that do not overflow', async () => {
 });
 
 describe('a closed client', () => {
-  it('refuses everything, and sends nothing', async () => {
+  it('refuses every call, and sends nothing', async () => {
     const closed = newClient({ redis: server.url });
     const lock = closed.getLock('closed');
     await lock.isLocked();
@@ -142,7 +142,7 @@ async function refused(calls: (() => Promise<unknown>)[], words: string): Promis
   });
 }
 
-/** The server is this file's own: what it executes is what these calls sent. */
+/** The server belongs to this file: it executes only what these calls sent. */
 async function nothingIsSent(calls: () => unknown): Promise<void> {
   const sent = await recordCommands(server.url, async () => {
     await calls();

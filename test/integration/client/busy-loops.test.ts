@@ -1,4 +1,4 @@
-// Calls in a loop that are answered without I/O leave the event loop to timers, sockets and renewals.
+// Loops of calls that are answered without I/O still let the event loop run timers, sockets and renewals.
 import { beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
 import { connectedClient, eventsOf, newClient, nextEvent } from '../../support/clients.js';
@@ -23,7 +23,7 @@ describe.each(kinds)('a loop that tries a %s that the same client holds', (_titl
     ['tryAcquire', (lock: Lock) => lock.tryAcquire()],
     ['acquire', (lock: Lock) => lock.acquire({ wait: 0 }).catch(() => undefined)],
   ])(
-    'by %s() gets it when it is released, and it is renewed until then',
+    'by %s() acquires it when it is released, and it is renewed until then',
     async (_call, attempt) => {
       await using client = await connectedClient({ lockWatchdogTimeout: 3_000 });
       const lost = eventsOf(client, 'lost');
@@ -40,7 +40,7 @@ describe.each(kinds)('a loop that tries a %s that the same client holds', (_titl
   );
 });
 
-it('a loop that tries a lock that a sibling inside the same holder has gets it when that is through', async () => {
+it('a loop that tries a lock of a sibling inside the same holder acquires it when the sibling is done', async () => {
   await using client = await connectedClient({ lockWatchdogTimeout: 3_000 });
   const lost = eventsOf(client, 'lost');
   const lock = client.getLock(name);
@@ -73,13 +73,13 @@ const calls: [string, (lock: Lock, client: Holdfast) => Promise<unknown>][] = [
 ];
 
 describe.each(calls)('a loop of %s lets timers run', (_title, call) => {
-  it('of a client that is closed', async () => {
+  it('of a closed client', async () => {
     const client = newClient();
     await client.close();
     await letsTimersRun(() => call(client.getLock(name), client));
   });
 
-  it('of a client that is refused', async () => {
+  it('of a client that the server refuses', async () => {
     await using client = refusedClient();
     await eventually(() => {
       expect(client.status).toBe('refused');
@@ -89,7 +89,7 @@ describe.each(calls)('a loop of %s lets timers run', (_title, call) => {
 });
 
 describe('a loop lets timers run', () => {
-  it('that extends a hold that is lost', async () => {
+  it('that extends a lost hold', async () => {
     await using client = newClient();
     const lost = nextEvent(client, 'lost');
     const hold = await client.getLock(name).acquire({ lease: 100 });
@@ -97,7 +97,7 @@ describe('a loop lets timers run', () => {
     await letsTimersRun(() => hold.extend(100));
   });
 
-  it('that unlocks what is not locked, or looks who has it', async () => {
+  it('that unlocks what is not locked, or queries the holder', async () => {
     await using client = await connectedClient({});
     const lock = client.getLock(name);
     await letsTimersRun(() => lock.unlock());
@@ -106,7 +106,7 @@ describe('a loop lets timers run', () => {
   });
 });
 
-/** A client that has a wrong password. */
+/** A client with a wrong password. */
 function refusedClient(): Holdfast {
   const url = new URL(inject('redisUrl'));
   url.username = 'nobody';

@@ -1,4 +1,4 @@
-// Credentials that change while a client lives: it connects with those that the user's own instance or options have by then.
+// Credentials that change while a client lives: it connects with those that the user's instance or options have at that time.
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, HoldfastOptions } from '../../../src/index.js';
@@ -9,7 +9,7 @@ import { startRedis, topologiesUnavailable, type RedisServer } from '../../suppo
 import { startCluster, startSentinel } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** Who waits looks for itself after 20 s. */
+/** A waiter polls after 20 s. */
 const LEASE_MS = 60_000;
 const BEFORE_A_LOOK_MS = 15_000;
 
@@ -22,7 +22,7 @@ interface Given {
 interface Servers extends AsyncDisposable {
   readonly user: ChangingUser;
   readonly given: () => Given;
-  /** The same servers for another user, who stays as it is. */
+  /** The same servers for another user, whose credentials do not change. */
   readonly forAnother: HoldfastOptions['redis'];
 }
 
@@ -149,7 +149,7 @@ function changing(start: () => Promise<Servers>): void {
     await user.kill();
   }
 
-  it('keeps its locks, and gets others, when they change', async () => {
+  it('keeps its locks, and acquires others, when they change', async () => {
     const lost = eventsOf(client, 'lost');
     const hold = await client.getLock(uniqueName()).acquire();
     for (let times = 0; times < 3; times++) {
@@ -163,7 +163,7 @@ function changing(start: () => Promise<Servers>): void {
     expect(lost).toEqual([]);
   });
 
-  it.each(['getLock', 'getFairLock'] as const)('hears of a release (%s)', async (kind) => {
+  it.each(['getLock', 'getFairLock'] as const)('receives a release message (%s)', async (kind) => {
     const lock = client[kind](uniqueName());
     await using holder = newClient({ redis: servers.forAnother, lockWatchdogTimeout: LEASE_MS });
     const hold = await holder[kind](lock.name).acquire();
@@ -181,7 +181,7 @@ function changing(start: () => Promise<Servers>): void {
     await (await theirs).release();
   });
 
-  it('is refused while they are wrong, and comes back when they are right', async () => {
+  it('is refused while they are wrong, and recovers when they are right', async () => {
     const password = user.newPassword();
     await user.setPassword(password);
     await user.kill();

@@ -1,4 +1,4 @@
-// What a client says of itself: who it is, and nothing of how it connects.
+// What a client shows of itself: its identity, and nothing about how it connects.
 import { hostname } from 'node:os';
 import { inspect } from 'node:util';
 import { expect, it } from 'vitest';
@@ -7,7 +7,7 @@ import { RedNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-it('its id names the host and the process, and is never the same twice', async () => {
+it("a client's id names the host and the process, and is never the same twice", async () => {
   await using client = newClient();
   await using other = newClient();
   const prefix = `${hostname()}-${process.pid}-`;
@@ -16,14 +16,14 @@ it('its id names the host and the process, and is never the same twice', async (
   expect(other.clientId).not.toBe(client.clientId);
 });
 
-it('what is given as its id stands in front of an id of its own', async () => {
+it('a given clientId is the prefix of a unique id', async () => {
   await using client = newClient({ clientId: 'orders' });
   await using other = newClient({ clientId: 'orders' });
   expect(client.clientId).toMatch(/^orders-[0-9a-f]{12}$/);
   expect(other.clientId).not.toBe(client.clientId);
 });
 
-it('an owner of that id is a holder like any other: it is seen, waited for and forced out', async () => {
+it('an owner of such an id is a holder like any other: it can be queried, waited for and forced out', async () => {
   await using client = newClient();
   await using other = newClient();
   const lock = client.getFairLock(uniqueName());
@@ -36,7 +36,7 @@ it('an owner of that id is a holder like any other: it is seen, waited for and f
   await (await theirs).release();
 });
 
-it('it says its id, the state of its connection and how many locks it holds', async () => {
+it('a client shows its id, the state of its connection and how many locks it holds', async () => {
   const client = await connectedClient({});
   const { clientId } = client;
   const holds = await Promise.all([1, 2].map(() => client.getLock(uniqueName()).acquire()));
@@ -54,7 +54,7 @@ it('it says its id, the state of its connection and how many locks it holds', as
   expect(client.toJSON()).toEqual({ clientId, state: 'closed', heldCount: 0 });
 });
 
-it('it counts the Redlocks that it holds', async () => {
+it('a client counts the Redlocks that it holds', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await using client = await nodes.client();

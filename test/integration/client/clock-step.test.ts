@@ -1,4 +1,4 @@
-// A server whose wall clock is set ahead ends leases early: what the README says of that is so.
+// A server whose wall clock is set ahead ends leases early, as the README says.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -22,7 +22,7 @@ describe.skipIf(unavailable)('a server whose wall clock steps forward', () => {
     await rm(folder, { recursive: true });
   });
 
-  it('ends leases early: two hold the lock until the first renews or asks', async () => {
+  it('ends leases early: two clients hold the lock until the first renews or asks', async () => {
     const clock = (await ServerClock.create(folder))!;
     await using server = await startRedisProcess({ env: clock.env });
     const options = { redis: server.url, lockWatchdogTimeout: 60_000, commandTimeout: 10_000 };

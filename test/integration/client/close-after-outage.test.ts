@@ -1,4 +1,4 @@
-// close() when Redis has just come back, or is silent: nothing is left behind, not on the server and not in the process.
+// close() when Redis has just come back, or is silent: nothing is left behind, neither on the server nor in the process.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
@@ -23,9 +23,9 @@ const ROUNDS = 12;
 const redis = sharedConnection();
 const proxy = proxyPerTest();
 
-/** What was lost with the connection, and may stand on the server. */
+/** The command that was lost with the connection and may have run on the server. */
 const losses = {
-  /** Executed, and its reply lost: the caller gives up before it can be asked again. */
+  /** It ran, and its reply was lost: the caller gives up before it can ask again. */
   acquisition: async (client: Holdfast, name: string): Promise<void> => {
     const lost = proxy().loseReplyTo(commandOf('acquire', name));
     const acquiring = rejectionOf(client.getLock(name).acquire({ wait: 50, lease: HOUR_MS }));
@@ -72,7 +72,7 @@ describe.each(Object.keys(losses) as (keyof typeof losses)[])(
 );
 
 describe('close() on a server that stays away', () => {
-  it('gives up after commandTimeout', async () => {
+  it('ends after commandTimeout', async () => {
     const client = await connectedClient({ redis: proxy().url, commandTimeout: 300 });
     const name = uniqueName();
     await losses.acquisition(client, name);
@@ -80,7 +80,7 @@ describe('close() on a server that stays away', () => {
     await redis.del(name);
   });
 
-  it('leaves no timer when it is silent', async () => {
+  it('leaves no timer when the server is silent', async () => {
     await using server = await startRedis();
     const client = await connectedClient({ redis: server.url, commandTimeout: 200 });
     await client.getLock('held').acquire({ lease: HOUR_MS });
@@ -95,7 +95,7 @@ describe('close() on a server that stays away', () => {
   });
 });
 
-it('close() waits for the acquisition that is on its way: its release may have overtaken it', async () => {
+it('close() waits for an acquisition that is under way: its release may have overtaken it', async () => {
   await using server = await startRedis();
   await using slow = await startProxy(server.port);
   const client = await connectedClient({ redis: slow.url, lockWatchdogTimeout: 30_000 });
@@ -110,7 +110,7 @@ it('close() waits for the acquisition that is on its way: its release may have o
   expect(await looker.getLock('a').isLocked()).toBe(false);
 });
 
-it('the masters of a Redlock that come back while all are closed keep no vote', async () => {
+it('the masters of a Redlock that come back while all its clients close keep no vote', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await using first = await startProxy(servers[0]!.port);

@@ -1,4 +1,4 @@
-// A release that is under way while its client closes tells what became of the lock, as at any other time.
+// A release that is under way while its client closes reports the fate of the lock as at any other time.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { AcquireOptions, Holdfast } from '../../../src/index.js';
@@ -40,7 +40,7 @@ const kinds: [
   ['MultiLock', (client) => client.getMultiLock(client.getLock(name))],
 ];
 
-describe.each(kinds)('release() of a %s in one turn with close()', (_title, lockOf) => {
+describe.each(kinds)('release() of a %s in the same turn as close()', (_title, lockOf) => {
   it('throws if the lock was lost before', async () => {
     for (let round = 0; round < 20; round++) {
       const client = await connectedClient({ lockWatchdogTimeout: 30_000 });
@@ -55,7 +55,7 @@ describe.each(kinds)('release() of a %s in one turn with close()', (_title, lock
     }
   });
 
-  it('releases it once, which is no loss', async () => {
+  it('releases the lock once, and reports no loss', async () => {
     const client = await connectedClient({ lockWatchdogTimeout: 30_000 });
     const lost = eventsOf(client, 'lost');
     const hold = await lockOf(client).acquire();
@@ -69,11 +69,11 @@ describe.each(kinds)('release() of a %s in one turn with close()', (_title, lock
   });
 });
 
-describe('release() in a silent server', () => {
+describe('release() to a silent server', () => {
   const proxy = proxyPerTest();
   const COMMAND_TIMEOUT_MS = 300;
 
-  it('is given up in its own time while the client closes', async () => {
+  it('ends in its own time while the client closes', async () => {
     const client = await silent();
     const hold = await client.getLock(name).acquire({ lease: 2_000 });
     proxy().blackhole();
@@ -84,7 +84,7 @@ describe('release() in a silent server', () => {
     proxy().heal();
   });
 
-  it('that is repeated throws ClosedError when the client is closed before it is answered', async () => {
+  it('when repeated throws ClosedError if the client is closed before the answer', async () => {
     const client = await silent();
     const hold = await client.getLock(name).acquire({ lease: 2_000 });
     proxy().blackhole();

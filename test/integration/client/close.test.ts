@@ -1,4 +1,4 @@
-// close(): ends what waits, gives back what is held, and leaves nothing, whatever state Redis and the client are in.
+// close(): it ends waits, releases holds and leaves nothing, whatever the state of Redis and of the client.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, inject, it } from 'vitest';
 import { LockLostError, type Hold } from '../../../src/index.js';
@@ -25,7 +25,7 @@ beforeEach(() => {
 });
 
 describe('close()', () => {
-  it('ends those who wait with ClosedError', async () => {
+  it('ends waiting calls with ClosedError', async () => {
     await using holder = newClient({ lockWatchdogTimeout: 30_000 });
     const client = newClient();
     await using hold = await holder.getLock(name).acquire();
@@ -47,7 +47,7 @@ describe('close()', () => {
     expect(await redis.hkeys(name)).toEqual([hold.ownerId]);
   });
 
-  it('ends those who wait for a sibling inside one holder', async () => {
+  it('ends calls that wait for a sibling inside one holder', async () => {
     const client = newClient();
     const lock = client.getLock(name);
     let inside!: () => void;
@@ -65,7 +65,7 @@ describe('close()', () => {
     expect(await outerError).toMatchObject({ code: 'LOCK_LOST', lossReason: 'closed' });
   });
 
-  it('takes back what is held: signals abort, the locks are free, waiters elsewhere are woken', async () => {
+  it('releases what is held: signals abort, the locks are free, waiters of other clients are woken', async () => {
     const client = newClient({ lockWatchdogTimeout: 60_000 });
     await using other = newClient({ lockWatchdogTimeout: 30_000 });
     const lost = eventsOf(client, 'lost');
@@ -75,7 +75,7 @@ describe('close()', () => {
     const waiting = nextEvent(other, 'waiting');
     const next = other.getLock(names[0]!).acquire();
     await waiting;
-    await sleep(300); // it listens, and looks for itself only after 10 s
+    await sleep(300); // it listens, and polls only after 10 s
 
     await client.close();
     const closedAtMs = performance.now();
@@ -122,7 +122,7 @@ describe('close()', () => {
     expect(await redis.exists(name)).toBe(0);
   });
 
-  it('is called by whoever is told of the losses that it causes, however many', async () => {
+  it('may be called by listeners of the losses that it causes, however many', async () => {
     const client = newClient({ lockWatchdogTimeout: 30_000 });
     const names = Array.from({ length: 2_000 }, () => uniqueName());
     await Promise.all(names.map((each) => client.getLock(each).acquire()));
@@ -136,7 +136,7 @@ describe('close()', () => {
     expect(await redis.exists(...names)).toBe(0);
   });
 
-  it('may be called before anything was done', async () => {
+  it('may be called before anything else', async () => {
     await newClient().close();
     const client = newClient();
     await Promise.all([client.close(), rejectionOf(client.getLock(name).lock())]);
@@ -157,7 +157,7 @@ describe('close()', () => {
 describe('close() of a client whose acquire is in flight', () => {
   const proxy = proxyPerTest();
 
-  it('undoes it', async () => {
+  it('undoes the acquisition', async () => {
     const client = await connectedClient({ redis: proxy().url, lockWatchdogTimeout: 30_000 });
     const passing = proxy().copyNext(commandOf('acquire', name));
     proxy().delay({ downstreamMs: 200 });
@@ -171,7 +171,7 @@ describe('close() of a client whose acquire is in flight', () => {
     expect(await redis.exists(name)).toBe(0);
   });
 
-  it('ends one that has just found out that the lock was lost, and whose listener closes the client', async () => {
+  it('ends an acquire that has just found its lock lost, and whose listener closes the client', async () => {
     const client = await connectedClient({ redis: proxy().url, lockWatchdogTimeout: 30_000 });
     const lock = client.getLock(name);
     await lock.acquire({ lease: 300 });
@@ -181,7 +181,7 @@ describe('close() of a client whose acquire is in flight', () => {
       closing = client.close();
     });
     const resumesAtMs = performance.now() + 400;
-    while (performance.now() < resumesAtMs); // the process stands still
+    while (performance.now() < resumesAtMs); // the process is suspended
     const acquiring = rejectionOf(lock.acquire());
     expect(closing).toBeDefined();
     const error = await Promise.race([acquiring, closing]); // at once, not when it is closed
@@ -190,7 +190,7 @@ describe('close() of a client whose acquire is in flight', () => {
     expect(await redis.exists(name)).toBe(0);
   });
 
-  it('does not wait for longer than commandTimeout for a black hole', async () => {
+  it('does not wait longer than commandTimeout for a black hole', async () => {
     const client = newClient({ redis: proxy().url, commandTimeout: 300 });
     const hold = await client.getLock(name).acquire();
     proxy().blackhole();
@@ -214,7 +214,7 @@ describe('close() of a client whose acquire is in flight', () => {
   });
 });
 
-describe('close() that is called again by whoever is told of the loss', () => {
+describe('close() called again by a listener of the loss', () => {
   const proxy = proxyPerTest();
 
   it('waits for Redis to come back, and removes what is held', async () => {
@@ -233,7 +233,7 @@ describe('close() that is called again by whoever is told of the loss', () => {
   });
 });
 
-describe('close() with Redis gone', () => {
+describe('close() without Redis', () => {
   it.each(['kill', 'pause', 'stop'] as const)('ends by itself (%s)', async (fault) => {
     await using server = await startRedis();
     await using holder = newClient({ redis: server.url });
@@ -278,7 +278,7 @@ describe('a process', () => {
     expect(await redis.exists(name)).toBe(0);
   });
 
-  it('exits by itself after close() with Redis down', async () => {
+  it('exits by itself after close() while Redis is down', async () => {
     await using server = await startRedis();
     await using child = startChild('lock-user.ts', childEnvironment(server.url));
     child.send({ type: 'acquire', name });
@@ -298,7 +298,7 @@ describe('a process', () => {
   }
 });
 
-/** Well over commandTimeout, and well under any reason to wait for an answer. */
+/** Well over commandTimeout, and well under any wait for an answer. */
 async function settlesSoon(promise: Promise<void>): Promise<void> {
   const startMs = performance.now();
   await promise;

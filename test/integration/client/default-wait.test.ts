@@ -1,4 +1,4 @@
-// The client's own `wait`: how long calls wait that do not say it.
+// The client's own `wait`: how long calls wait that do not set one.
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, HoldfastOptions, Lock, PermitHold } from '../../../src/index.js';
 import {
@@ -44,7 +44,7 @@ const kinds: [string, (client: Holdfast) => Lock][] = [
 describe.each(kinds)(
   'a client with a `wait` of its own, and a %s that is held',
   (_title, lockOf) => {
-    it('gives up after that wait, and only tries where it is to try', async () => {
+    it('gives up after that wait, except that a single attempt stays one', async () => {
       await using holder = clientOf();
       await using client = clientOf({ wait: WAIT_MS });
       const lock = lockOf(client);
@@ -71,7 +71,7 @@ describe.each(kinds)(
       expect(hold.remaining()).toBeGreaterThan(0);
     });
 
-    it('waits for as long as the call itself says', async () => {
+    it('waits for as long as the call itself sets', async () => {
       await using holder = clientOf();
       await using client = clientOf({ wait: 0 });
       const lock = lockOf(client);
@@ -87,7 +87,7 @@ describe.each(kinds)(
 );
 
 describe('a client with a `wait` of its own', () => {
-  it('gives up after it to have the token of a fenced lock, or permits', async () => {
+  it('gives up after it when it wants the token of a fenced lock, or permits', async () => {
     await using holder = clientOf();
     await using client = clientOf({ wait: WAIT_MS });
     const fenced = client.getFencedLock(name);
@@ -110,7 +110,7 @@ describe('a client with a `wait` of its own', () => {
     expect(Math.min(hold.remaining(), permit.remaining())).toBeGreaterThan(0);
   });
 
-  it('is what counts for a MultiLock or a Redlock that it makes, whatever the clients of the members say', async () => {
+  it('applies it to the MultiLocks and Redlocks that it makes, whatever the clients of the members set', async () => {
     await using holder = clientOf();
     await using maker = clientOf({ wait: WAIT_MS });
     await using other = clientOf({ wait: 60_000 });
@@ -129,7 +129,7 @@ describe('a client with a `wait` of its own', () => {
 describe('a client with a `wait` of its own whose Redis is down', () => {
   const proxy = proxyPerTest();
 
-  it('does not wait for it for ever', async () => {
+  it('does not wait for ever', async () => {
     proxy().refuse();
     await using client = newClient({ redis: proxy().url, wait: WAIT_MS });
     client.on('error', () => undefined);

@@ -1,4 +1,4 @@
-// In tests of an application whose timers are faked, locks work: nothing waits for a timer unless it waits for somebody else.
+// Locks work in an application's tests with fake timers: only a call that waits for somebody else needs a timer.
 import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -39,7 +39,7 @@ describe('under fake timers', () => {
     await holdfast.close();
   });
 
-  it('a client closes while it holds locks and somebody waits', async () => {
+  it('a client closes while it holds locks and others wait', async () => {
     const holdfast = new Holdfast({ redis: inject('redisUrl') });
     const lock = holdfast.getLock(uniqueName());
     const hold = await lock.acquire();

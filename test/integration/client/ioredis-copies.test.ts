@@ -1,4 +1,4 @@
-// An instance of another copy of ioredis, of the other major version even, serves as one of our own does.
+// An instance of another copy of ioredis works like one of our own, even if it is of the other major version.
 import type { Cluster, Redis } from 'ioredis';
 import { createRequire } from 'node:module';
 import { afterEach, describe, expect, inject, it } from 'vitest';
@@ -41,12 +41,12 @@ async function lockInTurns(redis: Redis | Cluster): Promise<void> {
   expect(errors.flat()).toEqual([]);
 }
 
-it('a Redis of another copy', async () => {
+it('a Redis instance of another copy works', async () => {
   await lockInTurns(given(new copy.Redis(inject('redisUrl'))));
 });
 
 describe.skipIf(topologiesUnavailable)('with a cluster', () => {
-  it('a Cluster of another copy', async () => {
+  it('a Cluster instance of another copy works', async () => {
     await using servers = await startCluster();
     await lockInTurns(given(new copy.Cluster(servers.nodes)));
   }, 60_000);

@@ -1,4 +1,4 @@
-// A password is nowhere in what holdfast says: not in an error, its causes or its stack, not in an event, a warning, or an
+// A password appears nowhere in the output of holdfast: not in an error, its causes or its stack, nor in an event, a warning or an
 // inspection, whatever went wrong.
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -15,7 +15,7 @@ const PASSWORDS = ['hunter2-secret', 'hunter2-wrong'];
 
 let server: RedisServer;
 let admin: Redis;
-/** What was said on the console and in warnings of the process. */
+/** The console output, and the warnings of the process. */
 let said: unknown[];
 
 beforeAll(async () => {
@@ -46,7 +46,7 @@ afterEach(() => {
 
 interface Failure {
   readonly title: string;
-  /** In the words of one of the errors or events, so that it is known to have happened. */
+  /** A phrase of one of the errors or events, which shows that the failure happened. */
   readonly reason: RegExp;
   readonly options: () => HoldfastOptions['redis'];
 }
@@ -98,13 +98,13 @@ const failures: Failure[] = [
   },
 ];
 
-describe('no password is told', () => {
+describe('the output contains no password', () => {
   it.each(failures)('when $title', async ({ reason, options }) => {
     const told = await toldBy({ redis: options(), commandTimeout: 500 });
     expectSecretive(told, reason);
   });
 
-  it('when the server does not know AUTH, and says what it was given', async () => {
+  it('when the server does not know AUTH, and repeats its arguments', async () => {
     const args = ['--requirepass', SECRET];
     for (const command of ['AUTH', 'HELLO']) args.push('--rename-command', command, `${command}-2`);
     await using odd = await startRedis({ args });
@@ -123,7 +123,7 @@ describe('no password is told', () => {
     expectSecretive([error, await failed, client], /NOPERM/);
   });
 
-  it('when the server falls silent, goes away, or the client closes', async () => {
+  it('when the server falls silent or goes away, or the client closes', async () => {
     await using proxy = await startProxy(server.port, server.host);
     const redis = `redis://:${SECRET}@${proxy.host}:${proxy.port}`;
     const client = await connectedClient({ redis, commandTimeout: 300 });
@@ -147,8 +147,8 @@ describe('no password is told', () => {
   });
 });
 
-describe.skipIf(topologiesUnavailable)('no password is told', () => {
-  it('by a cluster', async () => {
+describe.skipIf(topologiesUnavailable)('the output contains no password', () => {
+  it('of a cluster', async () => {
     await using servers = await startCluster();
     await Promise.all(servers.masters.map((node) => protect(node)));
     const redisOptions = { password: 'hunter2-wrong' };
@@ -160,7 +160,7 @@ describe.skipIf(topologiesUnavailable)('no password is told', () => {
     for (const client of [cluster, byUrl]) client.disconnect();
   }, 60_000);
 
-  it('by Sentinel', async () => {
+  it('of Sentinel', async () => {
     await using setup = await startSentinel();
     const { name, sentinels } = setup;
     await protect(setup.master);
@@ -176,7 +176,7 @@ function place(): { host: string; port: number } {
   return { host: server.host, port: server.port };
 }
 
-/** All that a client tells of a Redis that it cannot use; and the client itself. */
+/** All that a client reports of a Redis that it cannot use; and the client itself. */
 async function toldBy(options: HoldfastOptions): Promise<unknown[]> {
   const told: unknown[] = [];
   const heard = newClient(options);
@@ -194,7 +194,7 @@ async function toldBy(options: HoldfastOptions): Promise<unknown[]> {
       () => client.getFairLock(lock.name).tryLock(),
       () => client.getMultiLock(lock, client.getLock(`${lock.name}:2`)).tryLock(),
     ];
-    // (Who may not run scripts may well look whether a lock is held.)
+    // (A user without permission to run scripts may well query whether a lock is held.)
     told.push(...(await Promise.allSettled(calls.map((call) => call()))));
   }
   await heard.close();

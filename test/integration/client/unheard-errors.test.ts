@@ -1,4 +1,4 @@
-// Errors that nobody listens to: one warning of the process in each outage, never silence.
+// Errors without a listener: one warning of the process in each outage, never silence.
 import { beforeEach, expect, it, vi } from 'vitest';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { startRedis } from '../../support/redis-server.js';
@@ -14,7 +14,7 @@ beforeEach(() => {
   });
 });
 
-it('a Redis that is down on first use is warned of', async () => {
+it('a Redis that is down on first use causes a warning', async () => {
   await using client = newClient({ redis: 'redis://127.0.0.1:1' });
   await rejectionOf(client.getLock(uniqueName()).tryLock());
   await rejectionOf(client.getLock(uniqueName()).tryLock(400));
@@ -25,7 +25,7 @@ it('a Redis that is down on first use is warned of', async () => {
   ]);
 });
 
-it('each outage is warned of once: whichever connections, renewals and releases fail in it', async () => {
+it('each outage causes one warning, whichever connections, renewals and releases fail in it', async () => {
   await using server = await startRedis();
   await using proxy = await startProxy(server.port, server.host);
   await using holder = newClient({ redis: server.url });
@@ -52,7 +52,7 @@ it('each outage is warned of once: whichever connections, renewals and releases 
   await (await locking).release();
 });
 
-it('with a listener nothing is warned of', async () => {
+it('with a listener there is no warning', async () => {
   const heard = vi.fn();
   await using client = newClient({ redis: 'redis://127.0.0.1:1' });
   client.on('error', heard);

@@ -1,4 +1,5 @@
-// Clusters whose nodes are reached elsewhere than they say (NAT), say names instead of addresses, or speak TLS for another name.
+// Clusters whose nodes are reached at other addresses than they announce (NAT), announce names instead of addresses, or use TLS for another
+// name.
 import { Cluster, Redis, type NatMap } from 'ioredis';
 import { createCluster } from 'redis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -22,15 +23,15 @@ interface Place {
   readonly port: number;
 }
 
-/** How a user says where a cluster is, whatever the library. */
+/** How a user gives the address of a cluster, whatever the library. */
 interface Given {
-  /** One of them: where the others are, it says. */
+  /** One of the nodes: it names the others. */
   readonly nodes: readonly Place[];
   readonly map?: Readonly<Record<string, Place>> | ((announced: string) => Place | undefined);
   readonly tls?: { readonly ca?: string[]; readonly servername: string };
 }
 
-/** So long that nothing but a message wakes a waiter, within `WAIT_MS`. */
+/** So long that only a message wakes a waiter within `WAIT_MS`. */
 const WATCHDOG_MS = 180_000;
 const WAIT_MS = 30_000;
 
@@ -70,7 +71,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
         await master.config('SET', name, String(value));
   }
 
-  /** From now on the nodes are said to be there, by all of them. */
+  /** From now on all of them announce the nodes at these addresses. */
   async function announce(places: readonly Place[]): Promise<void> {
     if (isOld) return;
     await each((node, index) => {
@@ -137,7 +138,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
 
   /** What clients do in a cluster, if `given` leads them to its nodes. */
   function itServes(make: (given: Given) => object, given: () => Given): void {
-    it('has locks on all its masters, and wakes who waits for them', async () => {
+    it('has locks on all its masters, and wakes their waiters', async () => {
       await using holder = aClient(make, given());
       await using waiter = aClient(make, given());
       const errors = [eventsOf(holder, 'error'), eventsOf(waiter, 'error')];
@@ -157,7 +158,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
       expect(errors.flat()).toEqual([]);
     }, 90_000);
 
-    it('leads by ASK and MOVED to where a slot is', async () => {
+    it('redirects by ASK and MOVED to the node that has a slot', async () => {
       await using client = aClient(make, given());
       const errors = eventsOf(client, 'error');
       const name = uniqueName();
@@ -181,7 +182,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     return master.info('errorstats');
   }
 
-  describe('whose nodes announce ports at which nobody listens', () => {
+  describe('whose nodes announce ports without a listener', () => {
     beforeAll(() => announce(servers.nodes.map(({ host }, index) => ({ host, port: index + 1 }))));
 
     const addressOf = (index: number): string => `127.0.0.1:${index + 1}`;
@@ -193,7 +194,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
       }));
     });
 
-    it.each(libraries)('and that %s maps nowhere says where nobody listens', async (_, make) => {
+    it.each(libraries)('and that %s does not map reports where nobody listens', async (_, make) => {
       const redis = make({ nodes: servers.nodes.slice(0, 1) });
       await using client = newClient({ redis, commandTimeout: 2_000 });
       const told = nextEvent(client, 'error');
@@ -204,7 +205,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     });
   });
 
-  describe('whose nodes announce names that only we know', () => {
+  describe('whose nodes announce names that only this test resolves', () => {
     beforeAll(() =>
       announce(servers.nodes.map(({ port }, index) => ({ host: `node-${index}.invalid`, port }))),
     );
@@ -229,7 +230,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
   if (certificatesUnavailable !== undefined)
     console.log(`left out, a cluster with TLS: ${certificatesUnavailable}`);
 
-  describe.skipIf(certificatesUnavailable)('whose nodes speak TLS for a name', () => {
+  describe.skipIf(certificatesUnavailable)('whose nodes use TLS for a name', () => {
     let certificate: Certificate;
     let ofAnother: Certificate;
     const proxies: TlsProxy[] = [];
@@ -255,7 +256,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     describe.each(libraries)('with %s', (_, make) => {
       itServes(make, given);
 
-      it('are all asked for that name', async () => {
+      it('all receive that name as the server name', async () => {
         await using client = aClient(make, given());
         for (const master of masters)
           await client.getLock(await nameAt(master)).withLock({ wait: WAIT_MS }, () => undefined);
@@ -268,7 +269,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
       it.each([
         ['for another name', () => given('third.example'), /Host: third\.example.* altnames/],
         ['that it does not trust', () => given(NAME, [ofAnother]), /self-signed certificate/],
-      ])('a certificate %s is told at once', async (_what, wrong, words) => {
+      ])('a certificate %s is reported at once', async (_what, wrong, words) => {
         await using client = aClient(make, wrong());
         const told = nextEvent(client, 'error');
         const error = await rejectionOf(client.getLock(uniqueName()).tryLock());
@@ -277,7 +278,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
         expect((await told).error.message).toMatch(words);
       });
 
-      it('a certificate for another name at one node is told of that node, and the others serve', async () => {
+      it('a certificate for another name at one node is reported for that node, and the others work', async () => {
         await using wrong = await startTlsProxy(servers.nodes[2]!.port, ofAnother);
         await announce([proxies[0]!, proxies[1]!, wrong]);
         await using client = aClient(make, given());

@@ -1,4 +1,4 @@
-// A slot that migrates: its keys are asked for at the node that imports it, whose connection may be lost just then.
+// A migrating slot: the client asks the importing node for its keys, and may lose that connection at the same time.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { newClient } from '../../support/clients.js';
@@ -6,7 +6,7 @@ import { nameAt, SlotMover, startProxiedCluster } from '../../support/cluster.js
 import { topologiesUnavailable } from '../../support/redis-server.js';
 
 it.skipIf(topologiesUnavailable)(
-  'a connection that is lost while it is asked for a slot that migrates leaves no rejection to nobody',
+  'a connection that is lost while it is asked for a migrating slot leaves no unhandled rejection',
   async () => {
     await using cluster = await startProxiedCluster();
     await using mover = await SlotMover.of(cluster.servers.masters);

@@ -1,5 +1,5 @@
-// One client listens on classic and on sharded channels at one and the same master: when the last of one kind is left, the other
-// is heard as before.
+// One client listens on classic and on sharded channels at the same master: when it leaves the last of one kind, it still receives the
+// other.
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
@@ -10,10 +10,10 @@ import { startCluster, type Cluster as Servers } from '../../support/redis-topol
 import { NEVER, settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-// Whoever waits looks for itself only every 40 s, and a connection may be silent for as long as a command may take.
+// A waiter polls only every 40 s, and a connection may be silent for as long as a command may take.
 const long = { lockWatchdogTimeout: 120_000, commandTimeout: 30_000 };
 
-/** Far less than until the next look, and far more than a message takes. */
+/** Far less than the time to the next poll, and far more than a message takes. */
 const HEARD_MS = 10_000;
 
 /** A lock that is held, and awaited at this master. */
@@ -47,7 +47,7 @@ describe.skipIf(topologiesUnavailable)('at one master of a cluster', () => {
     { left: 'classic', kept: 'sharded' },
     { left: 'sharded', kept: 'classic' },
   ] as const)(
-    'whoever leaves the last $left channel hears of releases on the $kept ones',
+    'a client that leaves the last $left channel receives releases on the $kept ones',
     async ({ left }, { skip }) => {
       skip(!hasSharded, NO_SHARDED);
       await using holder = newMember();
@@ -68,7 +68,7 @@ describe.skipIf(topologiesUnavailable)('at one master of a cluster', () => {
     },
   );
 
-  it('classicUnlockChannels: when nobody stands in line for a fair lock any more, releases are heard', async ({
+  it('classicUnlockChannels: releases are received after the last waiter for a fair lock has left', async ({
     skip,
   }) => {
     skip(!hasSharded, NO_SHARDED);

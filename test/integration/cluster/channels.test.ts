@@ -1,4 +1,4 @@
-// Which channels the releases of a cluster go by: sharded ones where the cluster has them, classic ones where asked for.
+// The channels of releases in a cluster: sharded ones where the cluster has them, classic ones on request.
 import { Cluster, Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -9,10 +9,10 @@ import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-// So long that nothing but a message wakes a waiter.
+// So long that only a message wakes a waiter.
 const long = { lockWatchdogTimeout: 60_000, commandTimeout: 5_000 };
 
-/** What users may not do. */
+/** Commands that users may not use. */
 const users = {
   uninformed: ['-info'],
   unsharded: ['-info', '-pubsub'],
@@ -49,20 +49,20 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
   it.each([
     ['who may not ask for INFO', 'uninformed'],
     ['who may not ask which channels there are', 'informed'],
-  ] as const)('a user %s listens where everybody else publishes', async (_, username) => {
+  ] as const)('a user %s listens where all others publish', async (_, username) => {
     await wakeEachOther(newMember({}, username), newMember(), hasSharded);
   });
 
-  it('a user who may ask for neither uses classic channels', async () => {
+  it('a user who may use neither command uses classic channels', async () => {
     await wakeEachOther(newMember({}, 'unsharded'), newMember({}, 'unsharded'), false);
   });
 
-  it('classicUnlockChannels: releases go by classic channels, and are heard there', async () => {
+  it('classicUnlockChannels: releases are sent and received on classic channels', async () => {
     const classic = { classicUnlockChannels: true };
     await wakeEachOther(newMember(classic), newMember(classic), false);
   });
 
-  it('classicUnlockChannels: fair locks are handed over as ever', async () => {
+  it('classicUnlockChannels: fair locks are handed over as before', async () => {
     const [one, other] = [newMember({ classicUnlockChannels: true }), newMember()];
     const name = uniqueName();
     const hold = await one.getFairLock(name).acquire();
@@ -73,7 +73,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     await wakes(hold, next);
   });
 
-  /** Each waits in turn for what the other holds, on the expected channels. */
+  /** Each client in turn waits for the other, on the expected channels. */
   async function wakeEachOther(one: Holdfast, two: Holdfast, isSharded: boolean): Promise<void> {
     for (const [holder, waiter] of [
       [one, two],
@@ -89,9 +89,9 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     }
   }
 
-  /** The release wakes who waits, who would look for itself only after 20 s. */
+  /** The release wakes the waiter, which would poll only after 20 s. */
   async function wakes(hold: Hold, next: Promise<Hold>): Promise<void> {
-    await sleep(300); // who listens has looked once more
+    await sleep(300); // a new listener polls once more
     const releasedAtMs = performance.now();
     await hold.release();
     const woken = await next;
@@ -108,7 +108,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     return client;
   }
 
-  /** Somebody listens for a lock on channels of this kind, and nobody on others. */
+  /** A client listens for a lock on channels of this kind, and none on others. */
   async function expectListeners(name: string, isSharded: boolean): Promise<void> {
     const [kind, other] = isSharded
       ? (['sharded', 'classic'] as const)

@@ -19,7 +19,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     masters = servers.masters.map(({ url }) => new Redis(url));
     cluster = new Cluster(servers.nodes);
     await Promise.all([cluster, ...masters].map((redis) => redis.ping()));
-    // It would connect to each node when it is first needed, in the middle of a test.
+    // Otherwise the client would connect to each node when it first needs it, in the middle of a test.
     await Promise.all(cluster.nodes('master').map((node) => node.ping()));
   }, 60_000);
 
@@ -58,7 +58,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     15_000,
   );
 
-  it('a cluster’s key prefix is honoured', async () => {
+  it('the key prefix of a Cluster instance applies', async () => {
     const prefixed = new Cluster(servers.nodes, { keyPrefix: 'app:' });
     await prefixed.ping();
     await using client = new Holdfast({ redis: prefixed });

@@ -1,4 +1,4 @@
-// A cluster one of whose masters is dead, and nobody takes over: what the others have is to be had by who comes then, too.
+// A cluster with a dead master that nobody replaces: even a new client can acquire the locks of the other masters.
 import { Cluster, Redis } from 'ioredis';
 import { expect, it, describe } from 'vitest';
 import { newClient } from '../../support/clients.js';
@@ -17,7 +17,7 @@ const WATCHDOG_MS = 180_000;
 const PROMPTLY_MS = 20_000;
 
 describe.skipIf(topologiesUnavailable)('a cluster with a dead master', () => {
-  it('lets each of 12 new clients lock at another one soon', async () => {
+  it('lets each of 12 new clients lock at another master soon', async () => {
     await using servers = await startCluster();
     const [dead, ...others] = servers.masters;
     await servesWithoutAll(servers.nodes);
@@ -40,7 +40,7 @@ describe.skipIf(topologiesUnavailable)('a cluster with a dead master', () => {
   }, 60_000);
 });
 
-/** The nodes go on when some slots are nobody's. */
+/** The nodes continue to work when some slots belong to nobody. */
 async function servesWithoutAll(nodes: readonly Place[]): Promise<void> {
   for (const { host, port } of nodes) {
     const node = new Redis(port, host);

@@ -1,5 +1,5 @@
-// A node of a cluster that refuses what it is asked with CLUSTERDOWN, on a connection that is well: it names nobody who has its slots
-// now, and whoever goes on asking it would never learn.
+// A node of a cluster that answers CLUSTERDOWN on a working connection: it does not name the node that has its slots now, so a client that
+// only asked it would never learn.
 import { Cluster, Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
@@ -10,7 +10,7 @@ import { topologiesUnavailable, type RedisServer } from '../../support/redis-ser
 import { startCluster } from '../../support/redis-topologies.js';
 import { NEVER, settledWithin } from '../../support/time.js';
 
-/** What a node does also for those whom it tells that the cluster is down. */
+/** A node's answer, which it also gives to clients that it tells that the cluster is down. */
 const ANSWERED = /^(auth|client|cluster|hello|info|ping|pubsub|readonly|readwrite|script|select)$/i;
 
 const DOWN = "return redis.error_reply('CLUSTERDOWN The cluster is down')";
@@ -19,7 +19,7 @@ const NOT_SERVED = "return redis.error_reply('CLUSTERDOWN Hash slot not served')
 describe.skipIf(topologiesUnavailable)(
   'when a master of a cluster lost touch with the others',
   () => {
-    it('its locks are acquired from whoever has its slots now', async () => {
+    it('its locks are acquired from the node that has its slots now', async () => {
       await using setup = await start();
       await using client = newClient({ redis: setup.instance(), lockWatchdogTimeout: 30_000 });
       const lock = client.getLock(nameAt(0));
@@ -29,7 +29,7 @@ describe.skipIf(topologiesUnavailable)(
       await lock.unlock();
     }, 60_000);
 
-    it('many calls at once are answered by whoever has its slots now', async () => {
+    it('many calls at once are answered by the node that has its slots now', async () => {
       await using setup = await start();
       await using client = newClient({ redis: setup.instance(), lockWatchdogTimeout: 30_000 });
       const tag = nameAt(0);
@@ -42,7 +42,7 @@ describe.skipIf(topologiesUnavailable)(
     }, 60_000);
 
     it.each([0, 1])(
-      'a hold with %i replicas is renewed by whoever has it now',
+      'a hold with %i replicas is renewed by the node that has it now',
       async (replicas) => {
         await using setup = await start({ replicaCount: 2 * replicas });
         await using client = newClient({
@@ -67,7 +67,7 @@ describe.skipIf(topologiesUnavailable)(
 );
 
 describe.skipIf(topologiesUnavailable)(
-  'when a master of a cluster was restarted with nothing',
+  'when a master of a cluster was restarted without data',
   () => {
     it('its locks are acquired from its replica when that has taken over', async () => {
       await using servers = await startCluster({ replicaCount: 1 });
@@ -79,13 +79,13 @@ describe.skipIf(topologiesUnavailable)(
       await first!.kill();
       await first!.start();
       const acquired = lock.tryLock(20_000);
-      await sleep(1_000); // in which it is refused, and asks anew
+      await sleep(1_000); // in which it refuses the client, which asks anew
       await takeOver(servers.replicas[0]!);
       expect(await acquired).toBe(true);
       await lock.unlock();
     }, 60_000);
 
-    it('the locks of the other masters go on while it refuses, on the same connections', async () => {
+    it('the locks of the other masters work while it refuses, on the same connections', async () => {
       await using setup = await start();
       await using client = newClient({ redis: setup.instance(), lockWatchdogTimeout: 30_000 });
       const [lost, ...kept] = [0, 1, 2].map((master) => client.getLock(nameAt(master)));
@@ -93,7 +93,7 @@ describe.skipIf(topologiesUnavailable)(
       const before = await setup.connectionsToOthers();
       const errors = eventsOf(client, 'error');
       setup.forgetEverything();
-      // Each refusal has the client ask one of the nodes anew, perhaps the one that knows nothing.
+      // After each refusal the client asks one of the nodes anew, perhaps the one that knows nothing.
       const refused = rejectionOf(lost!.tryLock(6_000));
       while ((await settledWithin(refused, 50)) === NEVER) {
         for (const lock of kept) {
@@ -102,7 +102,7 @@ describe.skipIf(topologiesUnavailable)(
         }
       }
       expect(String(((await refused) as Error).cause)).toMatch(/CLUSTERDOWN/);
-      // That it goes on refusing is told, and no connection has failed.
+      // Its refusals are reported, and no connection has failed.
       expect(errors.map(({ error }) => error.message)).toEqual([
         expect.stringMatching(/goes on refusing .*CLUSTERDOWN/) as string,
       ]);
@@ -111,7 +111,7 @@ describe.skipIf(topologiesUnavailable)(
   },
 );
 
-/** The connections by which somebody runs scripts there now. */
+/** The connections by which clients run scripts there now. */
 async function scriptConnections({ url }: RedisServer): Promise<string[]> {
   const redis = new Redis(url);
   try {
@@ -126,13 +126,13 @@ async function scriptConnections({ url }: RedisServer): Promise<string[]> {
 }
 
 interface Setup extends AsyncDisposable {
-  /** The user's instance, whose way to the masters leads through proxies. */
+  /** The user's instance, which reaches the masters through proxies. */
   instance(): Cluster;
   /** The connections by which scripts are run at the other masters. */
   connectionsToOthers(): Promise<string[][]>;
-  /** The slot moves to the second master; the first one goes on telling what it knew, and serves nothing any more. */
+  /** The slot moves to the second master; the first one still announces the old state, and no longer serves any slot. */
   loseTouch(name: string): Promise<void>;
-  /** The first master knows of no slot and of nobody else any more, as after a restart without its files. */
+  /** The first master forgets all slots and nodes, as after a restart without its files. */
   forgetEverything(): void;
 }
 
@@ -163,7 +163,7 @@ async function start({ replicaCount = 0 } = {}): Promise<Setup> {
   };
 }
 
-/** Has a replica take its master's slots without asking the others: they do not see that a master at its address is not the former. */
+/** Has a replica take its master's slots without asking the others: they do not see that the master at its address is a new one. */
 async function takeOver({ url }: RedisServer): Promise<void> {
   const redis = new Redis(url);
   try {
@@ -173,7 +173,7 @@ async function takeOver({ url }: RedisServer): Promise<void> {
   }
 }
 
-/** A script that replies what the node says now of who has which slots. */
+/** A script that returns the node's present table of slots. */
 async function slotsAsScript({ url }: RedisServer): Promise<string> {
   const redis = new Redis(url);
   try {

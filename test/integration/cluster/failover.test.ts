@@ -1,4 +1,4 @@
-// A master of a cluster dies, and its replica, which did not have the lock, takes over: the loss is told then.
+// A master of a cluster dies, and its replica, which did not have the lock, takes over: the holder then learns of the loss.
 import { Cluster } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import { newClient, nextEvent } from '../../support/clients.js';
@@ -16,7 +16,7 @@ const long = { lockWatchdogTimeout: 30_000 };
 
 describe.skipIf(topologiesUnavailable)('after a failover in a cluster', () => {
   it.each(['watched', 'fixed'])(
-    'a %s hold that the replica does not have is lost about when somebody else gets in',
+    'a %s hold that the replica does not have is lost at about the time another client acquires the lock',
     async (kind) => {
       await using servers = await startCluster({ replicaCount: 1 });
       await using holder = newClient({ redis: clusterOf(servers), ...long });

@@ -1,4 +1,4 @@
-// Calls that are gathered in a cluster: only those with the same hash tag go together, also while their slot moves.
+// Gathered calls in a cluster: only those with the same hash tag go together, even while their slot moves.
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, Lock } from '../../../src/index.js';
@@ -28,7 +28,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     await servers[Symbol.asyncDispose]();
   });
 
-  /** Of whom all nodes are connected and know the scripts. */
+  /** A client whose nodes are all connected and know the scripts. */
   async function connected(): Promise<Holdfast> {
     const redis = new Cluster([servers.nodes[0]!], { lazyConnect: true });
     const client = newClient({ redis, lockWatchdogTimeout: 30_000 });
@@ -54,7 +54,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     await Promise.all(holds.map((hold) => hold.release()));
   }
 
-  /** What one master executes meanwhile for these locks, of calls for one lock and of calls for several. */
+  /** The scripts that one master executes meanwhile for these locks, for one lock and for several. */
   async function calls(
     tag: string,
     fn: () => Promise<unknown>,
@@ -72,7 +72,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     return { alone: own.length - gathered.length, gathered: gathered.length };
   }
 
-  it('calls with the same hash tag go together, and others each by itself', async () => {
+  it('calls with the same hash tag go together, and others each on its own', async () => {
     await using client = await connected();
     const [tag, other] = [uniqueName(), uniqueName()];
     const locks = [...locksOf(client, tag, 40), ...locksOf(client, other, 1)];
@@ -112,7 +112,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     expect(lost).toEqual([]);
   });
 
-  it('locks of one slot that moves all the time are held by one at a time', async () => {
+  it('locks of one slot that moves all the time have one holder at a time', async () => {
     await using client = await connected();
     await using other = await connected();
     const lost = [eventsOf(client, 'lost'), eventsOf(other, 'lost')];

@@ -1,4 +1,4 @@
-// A master of a cluster dies for good while somebody waits there: its subscriber is given up, and the next outage is told.
+// A master of a cluster dies for good while a client waits there: its subscriber is closed, and the next outage is reported.
 import { Cluster, Redis } from 'ioredis';
 import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,7 +9,7 @@ import { hasShardedChannels, listenedOn, nameAt } from '../../support/cluster.js
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 
-/** Longer than a client waits at most before it connects again. */
+/** Longer than a client waits at most before it reconnects. */
 const RECONNECTED_MS = 3_000;
 
 const warnings: string[] = [];
@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 
 describe.skipIf(topologiesUnavailable)('when a replica has taken over in a cluster', () => {
-  it('the subscriber of the former master is closed, and the next outage is warned of', async ({
+  it('the subscriber of the former master is closed, and the next outage causes a warning', async ({
     skip,
   }) => {
     await using servers = await startCluster({ replicaCount: 1 });
@@ -43,12 +43,12 @@ describe.skipIf(topologiesUnavailable)('when a replica has taken over in a clust
       const former = new Redis(master!.url);
       await expect.poll(() => listened(former)).toEqual([0]);
       former.disconnect();
-      // The replica must have the lock, or the waiter would get it, and listen no longer.
+      // The replica must have the lock: otherwise the waiter would acquire it, and stop listening.
       await expect.poll(() => admin.dbsize(), { timeout: 10_000 }).toBe(1);
 
       await master!.kill();
       await expect.poll(() => listened(admin), { timeout: 30_000 }).toEqual([0]);
-      // (Whoever was looking for the slots at that moment may have asked it once more.)
+      // (A query for the slots at that moment may have reached it once more.)
       const attempts = (): Promise<number> => attemptsAt(master!.port);
       await expect.poll(attempts, { timeout: 15_000 }).toBe(0);
 
@@ -70,14 +70,14 @@ describe.skipIf(topologiesUnavailable)('when a replica has taken over in a clust
   }, 90_000);
 });
 
-/** Starts from the other masters: whoever looks for the slots at a start-up node may ask it after its death, too. */
+/** Starts from the other masters: a query for the slots may reach a start-up node after its death, too. */
 function member({ nodes, masters }: Servers): Holdfast {
   const others = nodes.filter(({ port }) => port !== masters[0]!.port);
   const redis = new Cluster(others, { lazyConnect: true });
   return newClient({ redis, lockWatchdogTimeout: 60_000, commandTimeout: 3_000 });
 }
 
-/** How often somebody connects to this port, at which nobody else listens any more. */
+/** How often a client connects to this port, which has no other listener any more. */
 async function attemptsAt(port: number): Promise<number> {
   let attempts = 0;
   const listener = createServer((socket) => {

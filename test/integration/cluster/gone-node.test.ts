@@ -1,4 +1,4 @@
-// A master of a cluster is gone, and nobody has its slots: that is said, and everything else goes on.
+// A master of a cluster is gone, and nobody has its slots: that is reported, and everything else works.
 import { describe, expect, it } from 'vitest';
 import { newClient, rejectionOf } from '../../support/clients.js';
 import { eventually, settledWithin } from '../../support/time.js';
@@ -11,7 +11,7 @@ import { startProxy } from '../../support/tcp-proxy.js';
 expectOutages();
 
 describe.skipIf(topologiesUnavailable)('when a master of a cluster is gone', () => {
-  it('status and ping say so, attempts and looks fail soon, and who waits gets in when it is back', async () => {
+  it('status and ping report it, attempts and queries fail soon, and a waiter acquires the lock when it is back', async () => {
     await using servers = await startCluster();
     await using gone = await startProxy(servers.masters[0]!.port);
     const ports = [gone.port, ...servers.masters.slice(1).map(({ port }) => port)];
@@ -29,7 +29,7 @@ describe.skipIf(topologiesUnavailable)('when a master of a cluster is gone', () 
     const address = `127.0.0.1:${String(gone.port)}`;
     const words = `the node ${address} of the cluster cannot be reached`;
     for (const call of [() => client.ping(), () => lock.tryLock(), () => lock.isLocked()]) {
-      const error = await settledWithin(rejectionOf(call()), 5_000); // of 10 s that a look may take
+      const error = await settledWithin(rejectionOf(call()), 5_000); // of 10 s that a query may take
       expect(error).toMatchObject({
         code: 'REDIS_UNAVAILABLE',
         message: expect.stringContaining(words) as string,

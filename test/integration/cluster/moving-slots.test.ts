@@ -1,4 +1,4 @@
-// Slots of a cluster that move from node to node, and with them the channels: nobody goes deaf, and nothing stalls.
+// Slots of a cluster that move from node to node, and with them the channels: no client goes deaf, and nothing stalls.
 import { Cluster } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -11,10 +11,10 @@ import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** For how long slots move under contention; 30 is what it takes to be sure. */
+/** For how long slots move under contention; 30 is needed to be sure. */
 const MOVING_SECONDS = Number(process.env['HOLDFAST_TEST_SECONDS'] ?? 6);
 
-/** The longest time in which nobody gets a lock that many want. Leases and looks take 10 s and more. */
+/** The longest time in which nobody acquires a lock that many want. Leases and polls take 10 s and longer. */
 const LONGEST_GAP_MS = 2_000;
 
 describe.skipIf(topologiesUnavailable)('while slots move', () => {
@@ -48,12 +48,12 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
     await Promise.all(clients.map((client) => client.close()));
   });
 
-  it('somebody who only waits hears of the release where the slot is then', async () => {
+  it('a client that only waits receives the release where the slot is then', async () => {
     const [waiter] = clients as [Holdfast, Holdfast, Holdfast];
     const lock = waiter.getLock(uniqueName());
     const slot = await mover.slotOf(lock.name);
     for (let round = 0; round < 6; round++) {
-      // Of somebody else, so that only the waiter has to find out that the slot has moved.
+      // By another client, so that only the waiter has to find out that the slot has moved.
       const holder = await mover.home(slot);
       await holder.hset(lock.name, 'somebody:1', 1);
       await holder.pexpire(lock.name, 60_000);
@@ -72,7 +72,7 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
   }, 60_000);
 
   it(
-    `plain, fair and MultiLocks go from hand to hand without a gap (${String(MOVING_SECONDS)} s; HOLDFAST_TEST_SECONDS)`,
+    `plain, fair and MultiLocks change hands without a gap (${String(MOVING_SECONDS)} s; HOLDFAST_TEST_SECONDS)`,
     async () => {
       const tags = Array.from({ length: 4 }, () => uniqueName());
       const slots = await Promise.all(tags.map((tag) => mover.slotOf(tag)));
@@ -88,7 +88,7 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
       const endsAtMs = performance.now() + MOVING_SECONDS * 1_000;
       const running = contenders.map(({ run }) => run(endsAtMs));
       let moves = 0;
-      // On a slow machine a move takes a while: each slot moves all the same.
+      // On a slow machine a move takes a while: each slot still moves.
       while (performance.now() < endsAtMs || moves < slots.length) {
         await mover.move(slots[moves++ % slots.length]!);
         await sleep(50);
@@ -109,7 +109,7 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
     MOVING_SECONDS * 1_000 + 60_000,
   );
 
-  /** Two callers of each client take it in turn. */
+  /** Two callers of each client take turns. */
   function contention(kind: string, lockOf: (client: Holdfast) => Lock) {
     const gaps: number[] = [];
     const inside = new Occupancy();
@@ -133,7 +133,7 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
     return { kind, gaps, inside, run };
   }
 
-  /** Everybody who waits is heard of where the slot is now, and is woken. */
+  /** Every waiter listens where the slot is now, and is woken. */
   async function nobodyIsDeaf(name: string): Promise<void> {
     const [first, ...others] = clients.map((client) => client.getLock(name));
     const hold = await first!.acquire();
@@ -146,7 +146,7 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
     expect(performance.now() - startedAtMs).toBeLessThan(1_000 + lag.longestMs);
   }
 
-  /** So many listen where the slot is. */
+  /** `count` clients listen where the slot is. */
   async function listening({ name }: Lock, count: number): Promise<void> {
     const channel = `redisson_lock__channel:{${name}}`;
     const home = await mover.home(await mover.slotOf(name));

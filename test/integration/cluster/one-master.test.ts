@@ -1,4 +1,4 @@
-// A plain client at a cluster of one master: it has all keys, and refuses those of several slots in one call all the same.
+// A plain client at a cluster of one master: it has all keys, and still refuses those of several slots in one call.
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
@@ -22,7 +22,7 @@ const acquireLock: Acquire = (client, name, lease = -1) => client.getLock(name).
 const acquirePermit: Acquire = (client, name, lease = -1) =>
   client.getSemaphore(name, { permits: 1 }).acquire({ lease });
 
-/** What is waited for in a line on the server. */
+/** Locks whose waiters are in line on the server. */
 const LINED: readonly Acquire[] = [
   (client, name, lease = -1) => client.getFairLock(name).acquire({ lease }),
   (client, name, lease = -1) => client.getFencedLock(name, { fair: true }).acquire({ lease }),
@@ -114,7 +114,7 @@ describe.skipIf(topologiesUnavailable)('at a cluster of one master, a plain clie
     await releaseAll(holds);
   });
 
-  it('keeps what its replica has to acknowledge', async () => {
+  it('keeps holds that its replica has to acknowledge', async () => {
     await client.close();
     client = newClient({ replicas: 1 });
     leases = new KeptLeases(client);
@@ -137,7 +137,7 @@ describe.skipIf(topologiesUnavailable)('at a cluster of one master, a plain clie
     await releaseAll(await Promise.all(waiting));
   });
 
-  it('keeps locks whose names have braces; a fenced one whose braces are odd is refused, and says why', async () => {
+  it('keeps locks whose names have braces; a fenced one with odd braces is refused, with the reason', async () => {
     const names = ['{tag}:x', 'a}b', 'x{}y', '}{x'].map((shape) => uniqueName() + shape);
     const holds = await Promise.all(
       names.flatMap((name) => [acquireLock(client, name), acquirePermit(client, `${name}2`)]),
@@ -151,7 +151,7 @@ describe.skipIf(topologiesUnavailable)('at a cluster of one master, a plain clie
     await releaseAll(holds);
   });
 
-  it('is refused keys of several slots once, and asks for each slot from then on', async () => {
+  it('is refused keys of several slots once, and sends a call for each slot from then on', async () => {
     const locks = Array.from({ length: 40 }, () => client.getLock(uniqueName()));
     const acquireAll = (): Promise<Released[]> =>
       Promise.all(locks.map((lock) => lock.acquire({ wait: 10_000 })));

@@ -14,7 +14,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 expectOutages();
 
-/** Where Redis is down for a failover, it is there again in a second or two. */
+/** Where Redis is down for a failover, it is back in a second or two. */
 const COMEBACK_MS = 15_000;
 
 type Acquire = (client: Holdfast, name: string) => Promise<Hold | PermitHold>;
@@ -73,7 +73,7 @@ describe.skipIf(topologiesUnavailable)('a client of one node of a cluster', () =
   const nameElsewhere = (): string => nameAt(2);
 
   describe.each(Object.entries(KINDS))('that wants a %s of another node', (kind, acquire) => {
-    it('gets it, excludes others, and waits for it', async () => {
+    it('acquires it, excludes others, and waits for it', async () => {
       const name = nameElsewhere();
       const hold = await acquire(client, name);
       const waiting = nextEvent(other, 'waiting');
@@ -84,11 +84,11 @@ describe.skipIf(topologiesUnavailable)('a client of one node of a cluster', () =
     });
   });
 
-  it.each(Object.entries(OTHER_CALLS))('%s is answered', async (_, call) => {
+  it.each(Object.entries(OTHER_CALLS))('gets an answer from %s', async (_, call) => {
     await call(client, nameElsewhere());
   });
 
-  it('calls that go together are each answered, wherever their locks are', async () => {
+  it('gets an answer to each of its gathered calls, wherever their locks are', async () => {
     const names = Array.from({ length: 20 }, (_, i) =>
       i % 2 === 0 ? nameElsewhere() : nameHere(),
     );
@@ -103,11 +103,11 @@ describe.skipIf(topologiesUnavailable)('a client of one node of a cluster', () =
   });
 
   it.each(['lock', 'fair lock', 'write lock'])(
-    'and who waits there for a %s is woken by clients of the cluster, once it is one itself',
+    'that waits there for a %s is woken by clients of the cluster, once it is one itself',
     async (kind) => {
       const acquire = KINDS[kind]!;
       const name = nameHere();
-      const lockWatchdogTimeout = 180_000; // so nothing but a message wakes the waiter in time
+      const lockWatchdogTimeout = 180_000; // so that only a message wakes the waiter in time
       await using holder = newClient({ ...at(1), lockWatchdogTimeout });
       await using waiter = newClient({ ...at(0), lockWatchdogTimeout });
       const hold = await acquire(holder, name);
@@ -115,7 +115,7 @@ describe.skipIf(topologiesUnavailable)('a client of one node of a cluster', () =
       const theirs = acquire(waiter, name);
       await waiting;
       await waiter.getLock(nameElsewhere()).withLock(() => undefined);
-      await sleep(500); // a subscription takes some round trips, and nothing tells that it stands
+      await sleep(500); // a subscription takes some round trips, and nothing shows when it is confirmed
       await hold.release();
       const woken = await settledWithin(theirs, 10_000);
       if (woken === NEVER) throw new Error('no message woke it');
@@ -166,7 +166,7 @@ describe.skipIf(topologiesUnavailable)('a client of the only master of a cluster
 });
 
 describe.skipIf(topologiesUnavailable)('a client of one node whose replicas acknowledge', () => {
-  it('gets a lock of another node', async () => {
+  it('acquires a lock of another node', async () => {
     await using servers = await startCluster({ masterCount: 2, replicaCount: 2 });
     const [first] = servers.masters;
     await using client = newClient({ redis: first!.url, replicas: 1, lockWatchdogTimeout: 30_000 });

@@ -1,4 +1,4 @@
-// A cluster's nodes are connected to when they are needed: what is asked of one meanwhile was not sent, and is asked once more.
+// A client connects to a cluster's nodes when it needs them: a command for one meanwhile was not sent, and is sent once more.
 import { Cluster as ClusterClient } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { LockLostError } from '../../../src/index.js';
@@ -18,7 +18,7 @@ describe.skipIf(topologiesUnavailable)('a node whose connection is being opened'
 
   afterAll(() => servers[Symbol.asyncDispose]());
 
-  it('is asked again by whoever must not ask twice', async () => {
+  it('is asked once more for a command that must not run twice', async () => {
     // A busy machine may take longer than the usual 300 ms to open the cluster and three nodes.
     await using client = newClient({
       redis: new ClusterClient(servers.nodes, { lazyConnect: true }),
@@ -29,7 +29,7 @@ describe.skipIf(topologiesUnavailable)('a node whose connection is being opened'
     expect(outcomes).toEqual(outcomes.map(() => ({ status: 'fulfilled', value: false })));
   });
 
-  it('hides from no release that the lock was lost', async () => {
+  it('does not hide a lost lock from a release', async () => {
     await using client = newClient({
       redis: new ClusterClient(servers.nodes, { lazyConnect: true }),
     });
@@ -41,7 +41,7 @@ describe.skipIf(topologiesUnavailable)('a node whose connection is being opened'
     await admin.del(...names);
     admin.disconnect();
     await using mover = await SlotMover.of(servers.masters);
-    await mover.moveBy(1, slotOf(tag.slice(1, -1))); // to a node that the client had no need of so far
+    await mover.moveBy(1, slotOf(tag.slice(1, -1))); // to a node that the client did not need so far
     const outcomes = await Promise.allSettled(holds.map((hold) => hold.release()));
     const reasons = outcomes.map(
       (one) => (one.status === 'rejected' ? one.reason : undefined) as unknown,

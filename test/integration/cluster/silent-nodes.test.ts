@@ -1,4 +1,4 @@
-// A node of a cluster that says nothing any more on a connection that stays open, while other nodes answer.
+// A node of a cluster that falls silent on an open connection, while other nodes answer.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
@@ -21,7 +21,7 @@ describe.skipIf(topologiesUnavailable)(
     it.each([
       { when: 'as soon as it is connected to', command: /./ },
       { when: 'when it is asked for a lock', command: /^evalsha /i },
-    ])('$when is connected to anew', async ({ when, command }) => {
+    ])('gets a new connection $when', async ({ when, command }) => {
       const { proxies } = cluster;
       await using client = newClient({ redis: cluster.instance(), lockWatchdogTimeout: 3_000 });
       await connectEverywhere(client);
@@ -40,10 +40,10 @@ describe.skipIf(topologiesUnavailable)(
       await expect(acquired).resolves.toBe(true);
     });
 
-    it('with all others is connected to anew before a lease ends', async () => {
+    it('with all others gets a new connection before a lease ends', async () => {
       await using client = newClient({ redis: cluster.instance(), lockWatchdogTimeout: 3_000 });
       await connectEverywhere(client);
-      const hold = await client.getLock(uniqueName()).acquire(); // of the other nodes nothing is expected
+      const hold = await client.getLock(uniqueName()).acquire(); // no answers of the other nodes are due
       for (const proxy of cluster.proxies) proxy.swallowConnections();
       await sleep(6_000);
       expect(hold.signal.aborted).toBe(false);

@@ -1,4 +1,4 @@
-// What goes by slot in a cluster: renewals in one call, messages by sharded pub/sub; and what stays the user's.
+// What follows slots in a cluster: renewals in one call, messages by sharded pub/sub; and what stays the user's.
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scripts } from '../../../src/redis/scripts.generated.js';
@@ -9,13 +9,13 @@ import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-// So long that nothing but a message wakes a waiter.
+// So long that only a message wakes a waiter.
 const long = { lockWatchdogTimeout: 60_000, commandTimeout: 5_000 };
 
 describe.skipIf(topologiesUnavailable)('in a cluster', () => {
   let servers: Servers;
   let masters: Redis[];
-  /** The user's instances, which are told one node each. */
+  /** The user's instances, which start from one node each. */
   let instances: Cluster[];
 
   beforeAll(async () => {
@@ -32,7 +32,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     await servers[Symbol.asyncDispose]();
   });
 
-  it('200 locks of one slot are renewed by one call a round, each on its own slot otherwise', async () => {
+  it('200 locks of one slot are renewed by one call a round, and otherwise each on its own slot', async () => {
     await using client = newClient({ redis: instances[0]!, lockWatchdogTimeout: 3_000 });
     const lost = eventsOf(client, 'lost');
     const tag = uniqueName();
@@ -51,8 +51,8 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
       ({ args, byScript }) =>
         !byScript && args[0] === scripts.renew.sha1 && args.includes(`{${tag}}:7`),
     );
-    // The first answers may be to a call that was sent before anything was recorded; and a round may begin while the other slot still owes
-    // its answer to the one before.
+    // The first answers may be to a call that was sent before the recording; and a round may begin while the other slot's answer to the
+    // previous one is still due.
     const rounds = Math.floor(renewed.length / names.length);
     expect(calls.length).toBeGreaterThanOrEqual(rounds - 1);
     expect(calls.length).toBeLessThanOrEqual(rounds + 1);
@@ -92,7 +92,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     },
   );
 
-  it('the user’s instance has no new listeners and commands, and works afterwards', async () => {
+  it("the user's instance has no new listeners and commands, and works afterwards", async () => {
     const instance = instances[0]!;
     const look = (): unknown => ({
       listeners: instance.eventNames().map((event) => [event, instance.listenerCount(event)]),

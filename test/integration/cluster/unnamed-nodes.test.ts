@@ -1,4 +1,4 @@
-// A cluster whose nodes do not tell their addresses: ioredis leaves them all out, and nobody else says why.
+// A cluster whose nodes do not tell their addresses: ioredis omits them all, without a reason.
 import { Cluster, Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { eventsOf, newClient, rejectionOf } from '../../support/clients.js';
@@ -20,7 +20,7 @@ async function setAddresses(nodes: readonly RedisServer[], type: string): Promis
 }
 
 it.skipIf(topologiesUnavailable)(
-  'a cluster whose nodes do not tell their addresses is said to be one, and goes on when they do',
+  'a cluster whose nodes do not tell their addresses is reported as one, and works when they do',
   async ({ skip }) => {
     await using servers = await startCluster();
     const isKnown = await setAddresses(servers.masters, 'unknown-endpoint');

@@ -1,4 +1,4 @@
-// In a cluster with classic unlock channels any master tells of them all: when one cannot be reached, another one does.
+// In a cluster with classic unlock channels any master delivers all messages: another one replaces a master that is unreachable.
 import { Cluster, Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
@@ -7,12 +7,12 @@ import { startProxiedCluster, type ProxiedCluster } from '../../support/cluster.
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** Less than a third of the watchdog's lease, after which a waiter looks for itself. */
+/** Less than a third of the watchdog's lease, after which a waiter polls. */
 const HEARD_MS = 15_000;
 
 const OPTIONS = { classicUnlockChannels: true, lockWatchdogTimeout: 90_000 };
 
-describe.skipIf(topologiesUnavailable)('a master that tells of classic channels', () => {
+describe.skipIf(topologiesUnavailable)('a master that delivers classic channels', () => {
   let cluster: ProxiedCluster;
   let holder: Holdfast;
 
@@ -27,7 +27,7 @@ describe.skipIf(topologiesUnavailable)('a master that tells of classic channels'
     await cluster[Symbol.asyncDispose]();
   });
 
-  it('and cannot be reached any more is replaced by another one', async () => {
+  it('and becomes unreachable is replaced by another one', async () => {
     await using client = newClient({ redis: cluster.instance(), ...OPTIONS });
     client.on('error', () => undefined);
     const names = Array.from({ length: 12 }, () => uniqueName());
@@ -45,8 +45,8 @@ describe.skipIf(topologiesUnavailable)('a master that tells of classic channels'
     for (const hold of await Promise.all(waits)) await hold.release();
   }, 60_000);
 
-  it('and cannot be reached from the start is replaced by another one', async () => {
-    // Each chooses a master at random: that none of so many chooses the unreachable one happens once in 130 times.
+  it('and is unreachable from the start is replaced by another one', async () => {
+    // Each chooses a master at random: that none of them chooses the unreachable one happens once in 130 times.
     const clients = Array.from({ length: 12 }, () =>
       newClient({ redis: cluster.instance(), ...OPTIONS }),
     );

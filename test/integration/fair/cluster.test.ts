@@ -23,7 +23,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     cluster = new Cluster(servers.nodes);
     mover = await SlotMover.of(servers.masters);
     await cluster.ping();
-    // It would connect to each node when it is first needed, in the middle of a test.
+    // Otherwise the client would connect to each node when it first needs it, in the middle of a test.
     await Promise.all(cluster.nodes('master').map((node) => node.ping()));
   }, 60_000);
 
@@ -43,7 +43,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     await Promise.all([one.close(), two.close()]);
   });
 
-  it('who is gone is passed over at once, where channels are sharded', async ({ skip }) => {
+  it('a dead waiter is passed over at once, where channels are sharded', async ({ skip }) => {
     const info = await cluster.info('server');
     if (/^redis_version:6/m.test(info))
       skip('before Redis 7 a node does not know of all who listen');
@@ -62,8 +62,8 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     expect(await cluster.exists(name)).toBe(0);
   });
 
-  describe('in a slot that migrates, while its keys are still where they were', () => {
-    it('the lock is handed over, also to the last in line', async () => {
+  describe('in a slot that migrates while its keys are still at the old node', () => {
+    it('the lock is handed over, even to the last waiter in line', async () => {
       const line = new FairLine(cluster as unknown as Redis);
       const lost = [one, two].map((client) => eventsOf(client, 'lost'));
       const hold = await line.lockOf(one).acquire();
@@ -75,7 +75,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
         await line.hasTurn('first');
         await first.end();
         await line.hasTurn('second');
-        ending = second.end(); // of three keys one is left: that is refused until it has moved, too
+        ending = second.end(); // one of three keys is left: the node refuses this as well until the slot has moved
       });
       await ending;
       expect(line.turns).toEqual(['first', 'second']);
@@ -83,7 +83,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
       await line.isGone();
     });
 
-    it('who left the line last is out of it', async () => {
+    it('the last waiter in line can leave it', async () => {
       const line = new FairLine(cluster as unknown as Redis);
       const hold = await line.lockOf(one).acquire();
       const aborter = new AbortController();
@@ -98,14 +98,14 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
       await line.isGone();
     });
 
-    it('a lock is freed by force as soon as the slot has moved, however long that takes', async () => {
+    it('forceUnlock() succeeds as soon as the slot has moved, however long that takes', async () => {
       const lock = one.getLock(uniqueName());
       await lock.acquire();
       let forcing: Promise<boolean> | undefined;
       await mover.move(await mover.slotOf(lock.name), async () => {
         forcing = lock.forceUnlock();
         forcing.catch(() => undefined);
-        await sleep(2_500); // ioredis gives up after 16 refusals, in less than that
+        await sleep(2_500); // ioredis gives up after 16 refusals, in less time than that
       });
       expect(await forcing).toBe(true);
       await cluster.del(`holdfast_forced:{${lock.name}}`);

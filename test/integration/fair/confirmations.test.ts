@@ -1,4 +1,4 @@
-// The command that sets the fixed lease of a lock that was handed over: it insists, delays nobody, and tells a loss.
+// The command that sets the fixed lease of a lock that was handed over: it is repeated, delays nobody, and reports a loss.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Hold, Holdfast } from '../../../src/index.js';
@@ -38,7 +38,7 @@ function newReceiver(commandTimeout: number, lockWatchdogTimeout = PLACE_LEASE_M
   return newClient({ redis: proxy().url, lockWatchdogTimeout, commandTimeout });
 }
 
-/** Stands in line with a fixed lease. */
+/** Waits in line with a fixed lease. */
 async function waiting(client: Holdfast): Promise<{ acquiring: Promise<Hold> }> {
   let acquiring!: Promise<Hold>;
   await line.joined(client.clientId, () => {
@@ -47,7 +47,7 @@ async function waiting(client: Holdfast): Promise<{ acquiring: Promise<Hold> }> 
   return { acquiring };
 }
 
-it('it is repeated when the network is away for longer than commandTimeout', async () => {
+it('the confirmation is repeated when the network is down for longer than commandTimeout', async () => {
   const commandTimeout = 400;
   await using receiver = newReceiver(commandTimeout);
   const { acquiring } = await waiting(receiver);
@@ -66,7 +66,7 @@ it('it is repeated when the network is away for longer than commandTimeout', asy
   await handedOver.release();
 });
 
-it('a release does not wait for its answer', async () => {
+it('a release does not wait for the answer to the confirmation', async () => {
   const delayMs = 4_000;
   await using receiver = newReceiver(20_000);
   const { acquiring } = await waiting(receiver);
@@ -85,7 +85,7 @@ it('a release does not wait for its answer', async () => {
   await releasing;
 });
 
-it('a key that became something else is told as a loss, at once', async () => {
+it('a key that became something else is reported as a loss at once', async () => {
   await using receiver = newReceiver(10_000, FIXED_LEASE_MS); // whose watchdog would find out after 20 s
   const lost = nextEvent(receiver, 'lost');
   const { acquiring } = await waiting(receiver);

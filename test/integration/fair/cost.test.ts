@@ -1,4 +1,4 @@
-// What the fair lock costs the server: two scripts for each hand-over, and no more in a long line than in a short one.
+// What the fair lock costs the server: two scripts for each hand-over, in a long line as in a short one.
 import { Redis } from 'ioredis';
 import { setMaxListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -42,7 +42,7 @@ describe(`${CLIENTS} clients with 8 callers each run at most 2.2 scripts for eac
   const turnsEach = 14;
   const handOvers = CLIENTS * 8 * turnsEach;
 
-  it('in a line that stands already', async () => {
+  it('in an existing line', async () => {
     const hold = await line.lockOf(clients[0]!).acquire();
     const counts = await countCommands(server.url, async () => {
       const calls = Array.from({ length: handOvers }, (_, index) =>
@@ -76,7 +76,7 @@ describe(`${CLIENTS} clients with 8 callers each run at most 2.2 scripts for eac
 });
 
 it(
-  'with 5,000 in line, the server takes at most twice as long for a script as with 50',
+  'a script takes the server at most twice as long with 5,000 in line as with 50',
   async () => {
     const short = new Samples();
     const long = new Samples();
@@ -102,7 +102,7 @@ class Samples {
     this.#ofSteps.set(step, [...(this.#ofSteps.get(step) ?? []), ...durations]);
   }
 
-  /** One in ten took less: what else the machine does makes a script slower, never faster. */
+  /** The first decile: other load on the machine makes a script slower, never faster. */
   undisturbed(step: Step): number {
     const sorted = [...this.#ofSteps.get(step)!].sort((one, other) => one - other);
     return sorted[Math.floor(sorted.length / 10)]!;
@@ -111,7 +111,7 @@ class Samples {
 
 const SAMPLES = 40;
 
-/** With so many of one client in line, more join, and leave again, and some have their turn. */
+/** With `count` callers of one client in line, more join and leave again, and some have their turn. */
 async function measure(length: number, samples: Samples): Promise<void> {
   line = new FairLine(redis);
   const client = clients[0]!;
@@ -146,7 +146,7 @@ async function measure(length: number, samples: Samples): Promise<void> {
   await line.isGone();
 }
 
-/** Of the first so many runs of this script, by SLOWLOG. */
+/** Of the first `count` runs of this script, by SLOWLOG. */
 async function durations(sha1: string, fn: () => Promise<void>): Promise<number[]> {
   await redis.config('SET', 'slowlog-max-len', '100000');
   await redis.config('SET', 'slowlog-log-slower-than', '0');

@@ -1,4 +1,4 @@
-// Who is killed, waiting or holding, does not hold up the line of a fair lock.
+// A client that is killed, waiting or holding, does not delay the line of a fair lock.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, inject, it } from 'vitest';
 import type { HoldfastOptions } from '../../../src/index.js';
@@ -53,9 +53,9 @@ describe('the first in line', () => {
   );
 });
 
-describe('the holder is killed: the first in line holds the lock when the lease is over', () => {
+describe('after the holder is killed, the first in line acquires the lock when the lease ends', () => {
   it.each([LEASE_MS, 30_000])(
-    'of a watched lock, when the places in line have leases of %i ms',
+    'of a watched lock, with leases of %i ms for the places in line',
     async (lockWatchdogTimeout) => {
       const lateMs = await medianOf(100, async () => {
         line = new FairLine(redis);
@@ -78,7 +78,7 @@ describe('the holder is killed: the first in line holds the lock when the lease 
     [2_500, LEASE_MS],
     [700, 30_000],
   ])(
-    'of a lock with a fixed lease of %i ms that was handed over to it, when places have leases of %i ms',
+    'of a lock with a fixed lease of %i ms that was handed over, with leases of %i ms for places',
     async (lease, lockWatchdogTimeout) => {
       const lateMs = await medianOf(100, async () => {
         line = new FairLine(redis);
@@ -92,7 +92,7 @@ describe('the holder is killed: the first in line holds the lock when the lease 
         await hold.release();
         await holder.acquiredAtMs('holder');
         await eventually(async () => {
-          const [ttlMs] = await line.ttls(); // no longer what was left of its place
+          const [ttlMs] = await line.ttls(); // no longer the rest of its place's lease
           expect(ttlMs).toBeLessThanOrEqual(lease);
           expect(ttlMs).toBeGreaterThan(lease - 600);
         });
@@ -103,7 +103,7 @@ describe('the holder is killed: the first in line holds the lock when the lease 
     TIMEOUT_MS,
   );
 
-  /** How long after the end of the holder's lease the first of these calls got the lock. */
+  /** How long after the end of the holder's lease the first of these calls acquired the lock. */
   async function killedHolder(
     holder: FairProcess,
     [first, ...others]: ProcessCall[],

@@ -1,4 +1,4 @@
-// Keys of a fair lock that somebody deletes under its waiters: all of them get their turn all the same.
+// Keys of a fair lock that somebody deletes while callers wait: all of them still get their turn.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
@@ -27,7 +27,7 @@ afterEach(async () => {
   await Promise.all([holder, ...clients].map((client) => client.close()));
 });
 
-it('the lock: they get it in their order, and the holder learns that it lost it', async () => {
+it('deleting the lock: the waiters acquire it in order, and the holder learns of the loss', async () => {
   const hold = await line.lockOf(holder).acquire();
   const callers = await joinOneAfterAnother();
   const lost = nextEvent(holder, 'lost');
@@ -38,7 +38,7 @@ it('the lock: they get it in their order, and the holder learns that it lost it'
   expect(hold.signal.aborted).toBe(true);
 });
 
-it('the line and the places: all of them get it when it is released', async () => {
+it('deleting the line and the places: all waiters acquire the lock when it is released', async () => {
   const hold = await line.lockOf(holder).acquire();
   const callers = await joinOneAfterAnother();
   await redis.del(line.keys[1], line.keys[2]);
@@ -50,7 +50,7 @@ it('the line and the places: all of them get it when it is released', async () =
 });
 
 it.each([[[1]], [[2]], [[1, 2]]])(
-  'the line, the places or both (keys %j) just before it is released: all of them get it',
+  'deleting the line, the places or both (keys %j) just before the release: all waiters acquire the lock',
   async (keys) => {
     const hold = await line.lockOf(holder).acquire();
     const callers = await joinOneAfterAnother();
@@ -61,7 +61,7 @@ it.each([[[1]], [[2]], [[1, 2]]])(
   },
 );
 
-it('all of it: all of them get it', async () => {
+it('deleting all keys: all waiters acquire the lock', async () => {
   const hold = await line.lockOf(holder).acquire();
   const callers = await joinOneAfterAnother();
   const lost = nextEvent(holder, 'lost');

@@ -1,5 +1,5 @@
-// A failover under the line of a fair lock: who still listens at the former master is passed over, hears nothing that is not
-// meant, and follows its commands to the new one.
+// A failover under the line of a fair lock: a waiter that still listens at the former master is passed over, ignores its messages, and
+// follows its commands to the new master.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -12,15 +12,15 @@ import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startPair, type Pair } from '../../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 
-/** Renewals, by which a client would find out by itself, come after 20 s. */
+/** Clients would find out by renewals only after 20 s. */
 const LEASE_MS = 60_000;
 const SOON_MS = 5_000;
 
-describe.skipIf(topologiesUnavailable)('the first in line listens at a master that', () => {
+describe.skipIf(topologiesUnavailable)('a first waiter that listens at the former master', () => {
   let pair: Pair;
   let redis: Redis;
   let newMaster: Redis;
-  /** To wherever the master is when the connection is made, as a name or a load balancer would lead there. */
+  /** Connects to the master of the moment, as a name or a load balancer would. */
   let ofFirst: TcpProxy;
   let ofOthers: TcpProxy;
   let holder: Holdfast;
@@ -53,7 +53,7 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
     await pair[Symbol.asyncDispose]();
   });
 
-  /** The others are led to the new master at once; the connections of the first stay where they are. */
+  /** The other clients reach the new master at once; the connections of the first stay where they are. */
   async function failover(how: 'REPLICAOF' | 'FAILOVER'): Promise<void> {
     await pair.swap(how);
     await loadScripts(pair.replica.url);
@@ -63,7 +63,7 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
     await listening(1);
   }
 
-  /** Waits until so many clients listen for their grants at the new master. */
+  /** Waits until `count` clients listen for their grants at the new master. */
   async function listening(count: number): Promise<void> {
     await eventually(async () => {
       const channels = await newMaster.pubsub('CHANNELS', `holdfast_grants:{${line.name}}*`);
@@ -77,7 +77,7 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
     return list.match(/^id=\d+/gm) ?? [];
   }
 
-  it('is followed to the new one by the subscription before the commands: it stays there when they come', async () => {
+  it('stays at the new master when its subscription gets there before its commands', async () => {
     const one = await line.joinAndStay(first, 'first');
     await pair.swap('REPLICAOF');
     await loadScripts(pair.replica.url);
@@ -89,19 +89,19 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
     await redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
     for (const client of [holder, first])
       await eventually(() => client.getLock('connected').isLocked());
-    await sleep(1_500); // also for what would come later
+    await sleep(1_500); // also for later messages
     expect(await subscribers()).toEqual(before);
     await hold.release();
     await line.hasTurn('first');
     await one.end();
   });
 
-  it('is where the subscription alone is led once more: it follows the commands to the new one', async () => {
+  it('follows its commands to the new master when only its subscription is moved once more', async () => {
     const one = await line.joinAndStay(first, 'first');
     await eventually(async () => {
       expect(await newMaster.exists(...line.keys)).toBe(line.keys.length);
     });
-    await newMaster.replicaof('NO', 'ONE'); // and the former one goes on as if nothing had happened
+    await newMaster.replicaof('NO', 'ONE'); // and the former master continues as if nothing had happened
     await loadScripts(pair.replica.url);
     for (const proxy of [ofFirst, ofOthers]) {
       proxy.retarget(pair.replica.port);
@@ -122,8 +122,8 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
     await one.end();
   });
 
-  describe.each(['REPLICAOF', 'FAILOVER'] as const)('becomes a replica by %s', (how) => {
-    it('the second in line has the lock for itself', async () => {
+  describe.each(['REPLICAOF', 'FAILOVER'] as const)('after a switch by %s', (how) => {
+    it('is passed over: the second in line acquires the lock alone', async () => {
       const one = await line.joinAndStay(first, 'first');
       const two = await line.joinAndStay(second, 'second');
       await failover(how);
@@ -134,7 +134,7 @@ describe.skipIf(topologiesUnavailable)('the first in line listens at a master th
       await Promise.all([two.end(), one.end()]);
     });
 
-    it('as soon as a command of the first is refused there, it hears its grant at the new master', async () => {
+    it('hears its grant at the new master as soon as one of its commands is refused at the old one', async () => {
       const one = await line.joinAndStay(first, 'first');
       const two = await line.joinAndStay(second, 'second');
       await failover(how);

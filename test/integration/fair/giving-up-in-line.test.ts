@@ -1,4 +1,4 @@
-// Who gives up waiting for a fair lock long before its turn leaves the line, and the others keep their order.
+// A waiter for a fair lock that gives up long before its turn leaves the line, and the others keep their order.
 import { describe, expect, it } from 'vitest';
 import type { Hold } from '../../../src/index.js';
 import {
@@ -20,7 +20,7 @@ const given = fairClientsPerTest(redis, async () => ({
 }));
 
 describe('long before its turn', () => {
-  it('1,000 waiters that time out leave nothing of the line', async () => {
+  it('1,000 waiters that time out leave nothing in the line', async () => {
     const { line, holder, leaver } = given();
     await using hold = await line.lockOf(holder).acquire();
     const lock = line.lockOf(leaver);
@@ -33,7 +33,7 @@ describe('long before its turn', () => {
     expect(await line.holder()).toBe(hold.ownerId);
   });
 
-  it('a waiter behind a black hole leaves the line as soon as Redis can be reached', async () => {
+  it('a waiter behind a black hole leaves the line as soon as Redis is reachable', async () => {
     const { line, holder, other } = given();
     await using proxy = await startSharedProxy();
     await using unreachable = await connectedClient({ ...OPTIONS, redis: proxy.url });
@@ -51,7 +51,7 @@ describe('long before its turn', () => {
     await next.done;
   });
 
-  it('close() of a client ends its 50 waits by ClosedError, and the line goes on with the others', async () => {
+  it('close() of a client ends its 50 waits with ClosedError, and the others keep their turns', async () => {
     const { line, holder, leaver, other } = given();
     const hold: Hold = await line.lockOf(holder).acquire();
     const calls = Array.from({ length: 50 }, () => line.call(leaver, 'closed'));

@@ -1,4 +1,4 @@
-// Who gives up waiting for a fair lock in the very moment in which it is given the lock leaves it to the next one.
+// A waiter for a fair lock that gives up at the very moment of its grant leaves the lock to the next waiter.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { HoldfastError } from '../../../src/index.js';
@@ -8,7 +8,7 @@ import { Instant } from '../../support/occupancy.js';
 
 const OPTIONS = { lockWatchdogTimeout: 30_000 };
 const ROUNDS = 100;
-/** What a hand-over takes at most on a busy machine. One that got lost is found after 10 s. */
+/** The most that a hand-over takes on a busy machine. A lost one is found after 10 s. */
 const SOON_MS = 3_000;
 const TIMEOUT_MS = 90_000;
 
@@ -19,9 +19,9 @@ const given = fairClientsPerTest(redis, async () => ({
   other: await connectedClient(OPTIONS),
 }));
 
-describe('in the instant of its grant, the next one holds the lock at once:', () => {
+describe('a waiter at the moment of its grant', () => {
   it(
-    'a waiter that aborts',
+    'leaves the lock to the next waiter at once when it aborts',
     async () => {
       const { line, holder, leaver, other } = given();
       const instant = new Instant();
@@ -46,7 +46,7 @@ describe('in the instant of its grant, the next one holds the lock at once:', ()
   );
 
   it(
-    'a waiter whose wait is over',
+    'leaves the lock to the next waiter at once when its wait ends',
     async () => {
       const { line, holder, leaver, other } = given();
       const wait = 60;
@@ -56,7 +56,7 @@ describe('in the instant of its grant, the next one holds the lock at once:', ()
         const startedAt = performance.now();
         const done = line.call(leaver, 'leaver', { wait });
         const next = await line.join(other, 'other');
-        // The more rounds end by the timeout, the sooner comes the release.
+        // The more rounds end by the timeout, the sooner the release comes.
         await sleep(Math.max(0, startedAt + wait + 3 - performance.now() - instant.afterMs));
         const releasedAt = performance.now();
         const releasing = hold.release();
@@ -72,7 +72,7 @@ describe('in the instant of its grant, the next one holds the lock at once:', ()
   );
 
   it(
-    'a waiter whose client is closed',
+    'leaves the lock to the next waiter at once when its client is closed',
     async () => {
       const { line, holder, other } = given();
       const instant = new Instant();
@@ -86,7 +86,7 @@ describe('in the instant of its grant, the next one holds the lock at once:', ()
         await instant.passes();
         const closed = closing.close();
         await soon(next.done, releasedAt);
-        // By the latter when it was closed in the midst of its turn.
+        // By the latter when the client was closed during its turn.
         const outcome = await ended(done, 'CLIENT_CLOSED', 'LOCK_LOST');
         instant.was(outcome === 'LOCK_LOST' || outcome === 'its turn');
         await Promise.all([releasing, closed]);
@@ -102,7 +102,7 @@ describe('in the instant of its grant, the next one holds the lock at once:', ()
     expect(performance.now() - sinceMs).toBeLessThan(SOON_MS);
   }
 
-  /** It had its turn, or it ended by one of these. */
+  /** The waiter had its turn, or ended with one of these errors. */
   async function ended(done: Promise<void>, ...codes: HoldfastError['code'][]): Promise<Outcome> {
     try {
       await done;

@@ -1,4 +1,4 @@
-// Places that nobody keeps any more: they neither stay on the server, nor keep the living from their turn.
+// Places that nobody keeps: they neither stay on the server, nor delay the live waiters.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
 import { scripts } from '../../../src/redis/scripts.generated.js';
@@ -26,7 +26,7 @@ afterEach(async () => {
   await Promise.all([holder, client].map((each) => each.close()));
 });
 
-it('of those who give up after the line was deleted: none stays beside the living', async () => {
+it('places of callers that give up after the line was deleted do not stay beside the live ones', async () => {
   const aborter = new AbortController();
   const leaving: Caller[] = [];
   for (let index = 0; index < 5; index++) {
@@ -43,7 +43,7 @@ it('of those who give up after the line was deleted: none stays beside the livin
   await living.done;
 });
 
-describe('2,500 of them at the head of the line', () => {
+describe('2,500 lapsed places at the head of the line', () => {
   let living: Caller;
 
   beforeEach(async () => {
@@ -56,13 +56,13 @@ describe('2,500 of them at the head of the line', () => {
     await pipeline.exec();
   });
 
-  it('a release is for the living behind them', async () => {
+  it('are skipped by a release, which goes to the live waiter behind them', async () => {
     await hold.release();
     await living.done;
     expect(line.turns).toEqual(['living']);
   });
 
-  it('a release drops 1,000 at a time, and whoever waits goes on if the holder does not', async () => {
+  it('are dropped 1,000 at a time by a release, and a waiter continues if the holder does not', async () => {
     const [channel, publish, grants] = ['channel', 'PUBLISH', 'grants:'];
     const args = [hold.ownerId, channel, publish, grants, publish, 1];
     const answer = await redis.evalsha(scripts.handOver.sha1, 3, ...line.keys, ...args);

@@ -1,5 +1,4 @@
-// Commands of fair locks that run late, or a second time: none takes, frees or prolongs what it should not, and the line
-// stays in order.
+// Commands of fair locks that run late or twice: none of them acquires, releases or extends a lock wrongly, and the line stays in order.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import {
@@ -19,7 +18,7 @@ describe.each([
   ['a copy', 'copyNext'],
   ['the held-back original', 'holdBack'],
 ] as const)('%s that arrives late', (_title, fault) => {
-  it.each(COURSE_NAMES)('%s: changes nothing of what others have', async (course) => {
+  it.each(COURSE_NAMES)('%s: does not change what others have', async (course) => {
     const { line, other, holder } = disturbed();
     const late = await COURSES[course](disturbed(), fault);
     const hold = await line.lockOf(holder).acquire({ lease: 10_000 });
@@ -33,14 +32,14 @@ describe.each([
     const { lock, tickets, nonces } = await stateOf(line);
     expect(lock).toEqual(before.lock);
     if (course.startsWith('join')) {
-      expect(tickets.slice(0, 2)).toEqual(before.tickets); // with a place of nobody behind it
+      expect(tickets.slice(0, 2)).toEqual(before.tickets); // with an abandoned place behind it
       expect(tickets).toHaveLength(4);
     } else expect({ tickets, nonces }).toMatchObject({ tickets: before.tickets });
     await hold.release();
     await next.done;
   });
 
-  it.each(COURSE_NAMES)('%s: does nothing that lasts to a lock that is free', async (course) => {
+  it.each(COURSE_NAMES)('%s: has no lasting effect on a free lock', async (course) => {
     const { line } = disturbed();
     const late = await COURSES[course](disturbed(), fault);
     await line.isGone();
@@ -52,7 +51,7 @@ describe.each([
   });
 
   it.each(['join that stands in line', 'renewal of a place'] as const)(
-    '%s: changes nothing of the place that it belongs to',
+    '%s: does not change its own place',
     async (course) => {
       const { line, client, other, holder, disturb } = disturbed();
       const hold = await line.lockOf(holder).acquire();
@@ -89,7 +88,7 @@ describe.each([
     await handedOver.release();
   });
 
-  it('join: its place, which is nobody’s, delays those behind it by one lease at most', async () => {
+  it('join: its abandoned place delays those behind it by one lease at most', async () => {
     const { line, other, holder } = disturbed();
     const late = await COURSES['join that stands in line'](disturbed(), fault);
     const hold = await line.lockOf(holder).acquire();

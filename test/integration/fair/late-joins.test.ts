@@ -1,4 +1,4 @@
-// A caller that gives up while it finds out who is first in line: nothing that it sent takes the lock after that.
+// A caller that gives up while it finds out who is first in line: none of its commands acquires the lock after that.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { FairLock, Holdfast } from '../../../src/index.js';
@@ -11,10 +11,10 @@ import {
 import { FairLine } from '../../support/fair-line.js';
 import { commandOf } from '../../support/lock-commands.js';
 
-/** How long each answer is on its way. */
+/** How long each answer takes. */
 const DELAY_MS = 250;
 
-/** What stays behind for so long would be noticed. */
+/** Remains that last this long would be noticed. */
 const LEASE_MS = 3_600_000;
 
 const redis = sharedConnection();
@@ -23,7 +23,7 @@ let line: FairLine;
 let client: Holdfast;
 let lock: FairLock;
 
-/** The lock is free, and one is in line who died: a join is followed by a hand-over, and that by a second join. */
+/** The lock is free, with a dead waiter in line: a join is followed by a hand-over, and that by a second join. */
 beforeEach(async () => {
   line = new FairLine(redis);
   client = await connectedClient({ redis: proxy().url, commandTimeout: 10_000 });
@@ -46,7 +46,7 @@ describe.each([
   ['its first join', 'join'],
   ['its hand-over', 'handOver'],
 ] as const)('while %s is not answered', (_title, script) => {
-  it('it may abort', async () => {
+  it('the caller may abort', async () => {
     const sent = proxy().copyNext(commandOf(script, line.name));
     const aborter = new AbortController();
     const acquiring = rejectionOf(lock.acquire({ lease: LEASE_MS, signal: aborter.signal }));
@@ -66,7 +66,7 @@ describe.each([
   });
 });
 
-it.each([0.5, 1.5, 2.5])('its time may be over after %f answers', async (answers) => {
+it.each([0.5, 1.5, 2.5])('its wait may end, after %f answers', async (answers) => {
   const wait = answers * DELAY_MS;
   await lock.acquire({ lease: LEASE_MS, wait }).then(
     (hold) => hold.release(), // with the third answer come early

@@ -1,4 +1,4 @@
-// Commands of fair locks that are lost, or whose reply is: everything goes as if nothing had happened.
+// Commands of fair locks that are lost, or whose replies are: the lock works as if nothing had happened.
 import { describe, expect, it } from 'vitest';
 import { eventsOf, sharedConnection } from '../../support/clients.js';
 import {
@@ -13,7 +13,7 @@ const redis = sharedConnection();
 const disturbed = disturbedLinePerTest(redis);
 
 describe.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)('%s', (fault) => {
-  it.each(COURSE_NAMES)('%s: everything goes as if nothing had happened', async (course) => {
+  it.each(COURSE_NAMES)('%s: the lock works as if nothing had happened', async (course) => {
     const { line, client, other, holder } = disturbed();
     const events = [client, other, holder].flatMap((each) => [
       eventsOf(each, 'lost'),

@@ -1,4 +1,4 @@
-// The fair lock goes to those who wait in the order in which they joined, across processes.
+// Waiters of several processes acquire the fair lock in the order in which they joined.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
@@ -56,7 +56,7 @@ afterEach(async () => {
 });
 
 it(
-  `${WAITERS} waiters of ${PROCESSES} processes get it in the order in which they joined`,
+  `${WAITERS} waiters of ${PROCESSES} processes acquire the lock in the order in which they joined`,
   async () => {
     await joinOneAfterAnother();
     await hold.release();
@@ -66,7 +66,7 @@ it(
 );
 
 it(
-  'those who join at the same time get it in the order of their tickets',
+  'waiters that join at the same time acquire the lock in the order of their tickets',
   async () => {
     for (const { process, label } of calls) process.call(line, label, { holdMs: 1 });
     await line.hasLength(WAITERS);
@@ -80,7 +80,7 @@ it(
 );
 
 it(
-  'when every third one aborts while the lock goes round, the others get it in their order',
+  'when every third waiter aborts during the turns, the others acquire the lock in order',
   async () => {
     await joinOneAfterAnother();
     await hold.release();
@@ -89,7 +89,7 @@ it(
       await sleep(1);
     }
     const endings = await endingsOf(calls);
-    // Who was faster than the own abort has had a turn, too.
+    // A waiter whose turn came before its abort has had the lock as well.
     const served = calls.filter((_, index) => typeof endings[index] !== 'string');
     expect(orderOf(endings.filter((ending) => typeof ending !== 'string'))).toEqual(labels(served));
     expect(served).toEqual(expect.arrayContaining(staying()));

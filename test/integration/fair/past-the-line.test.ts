@@ -7,7 +7,7 @@ import { eventually } from '../../support/time.js';
 import { twoFairClientsPerTest } from '../../support/fair-line.js';
 import { Occupancy } from '../../support/occupancy.js';
 
-/** What a wake-up takes at most on a busy machine. A lost one takes a third of the lease: 10 s. */
+/** The most that a wake-up takes on a busy machine. A lost one takes a third of the lease: 10 s. */
 const SOON_MS = 5_000;
 
 const redis = sharedConnection();
@@ -25,7 +25,7 @@ describe('the reentrant lock of the same name', () => {
     await plain.unlock();
   });
 
-  it('wakes the first in line by its release', async () => {
+  it('wakes the first in line when it is released', async () => {
     const { line, client, other } = present();
     const plain = await other.getLock(line.name).acquire();
     const first = await line.join(client, 'first');
@@ -34,7 +34,7 @@ describe('the reentrant lock of the same name', () => {
     expect(line.turns).toEqual(['first', 'second']);
   });
 
-  it('is woken by the release of the fair one, when nobody is in line any more', async () => {
+  it('is woken by the release of the fair one when the line is empty', async () => {
     const { line, client, other, lock } = present();
     const hold = await lock.acquire();
     const waiting = nextEvent(other, 'waiting');
@@ -44,7 +44,7 @@ describe('the reentrant lock of the same name', () => {
     await soon(Promise.all([hold.release(), first.done, plain.then((held) => held.release())]));
   });
 
-  it('and the fair one are held by one caller at a time, whoever comes in whatever way', async () => {
+  it('and the fair one have one holder at a time, in whatever way callers come', async () => {
     const { line, client, other } = present();
     const occupancy = new Occupancy();
     const enter = (index: number): Promise<unknown> => {
@@ -82,7 +82,7 @@ describe('forceUnlock()', () => {
     });
   });
 
-  it('of one that was handed over hands it on', async () => {
+  it('of a lock that was handed over hands it on', async () => {
     const { line, other, lock, others } = present();
     const hold = await others.acquire();
     const acquiring = lock.acquire();

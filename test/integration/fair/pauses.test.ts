@@ -1,4 +1,4 @@
-// A process that stands still while it waits for a fair lock: passed over, and served when it goes on.
+// A process that is suspended while it waits for a fair lock is passed over, and has its turn after it continues.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
@@ -34,7 +34,7 @@ afterEach(async () => {
 
 describe('the first in line', () => {
   it(
-    'stands still when it is given the lock: passed over within one lease, and served later',
+    'is suspended when it is given the lock: it is passed over within one lease, and has its turn later',
     async () => {
       await using processes = await startProcesses(3);
       const [first, second, third] = await joinAll(line, processes);
@@ -51,7 +51,7 @@ describe('the first in line', () => {
       await eventually(async () => {
         expect(await line.owners()).toEqual([firstOwner, thirdOwner]);
       });
-      await sleep(300); // what it was sent while it stood still has come by now
+      await sleep(300); // the messages from the suspension have come by now
       expect(await line.holder()).toBe(secondOwner);
       expect(orderOf(await turnsOneByOne([second!, first!, third!]))).toEqual(['1', '0', '2']);
     },
@@ -59,7 +59,7 @@ describe('the first in line', () => {
   );
 
   it(
-    'has stood still for longer than its lease when the lock is released: the next one is given it',
+    'was suspended for longer than its lease when the lock is released: the next one gets it',
     async () => {
       await using processes = await startProcesses(3);
       const [first, second, third] = await joinAll(line, processes);
@@ -78,9 +78,9 @@ describe('the first in line', () => {
   );
 });
 
-describe('a grant to a process that stands still', () => {
+describe('a grant to a suspended process', () => {
   it.each([LEASE_MS / 3, 2 * LEASE_MS])(
-    'for %i ms: never two believe that they hold the lock, and all get their turn',
+    'for %i ms: never do two callers believe that they hold the lock, and all get their turn',
     async (pausedMs) => {
       await using processes = await startProcesses(2);
       const [paused, next] = processes.all;

@@ -1,4 +1,4 @@
-// A fair lock for users whom the server does not permit all that its line can make use of.
+// A fair lock for users without all permissions that its line can use.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
@@ -13,7 +13,7 @@ const LEASE_MS = 3_000;
 let server: RedisServer;
 let redis: Redis;
 let line: FairLine;
-/** The user who hands over: without PUBSUB, nobody tells whether others listen. */
+/** The user that hands over: without PUBSUB it cannot find out whether others listen. */
 let holder: Holdfast;
 let proxy: TcpProxy;
 
@@ -39,7 +39,7 @@ afterEach(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-it('without PUBSUB, the lock is handed to whoever is first', async () => {
+it('without PUBSUB, the first in line gets the lock', async () => {
   await using waiter = await connectedClient({ redis: server.url, lockWatchdogTimeout: 60_000 });
   const hold = await line.lockOf(holder).acquire();
   const one = await line.join(waiter, 'one');
@@ -49,7 +49,7 @@ it('without PUBSUB, the lock is handed to whoever is first', async () => {
   expect(line.turns).toEqual(['one', 'two']);
 });
 
-it('without PUBSUB, a waiter that died holds up the line until the lease of its place ends', async () => {
+it('without PUBSUB, a dead waiter delays the line until the lease of its place ends', async () => {
   await using mortal = await connectedClient({ redis: proxy.url, lockWatchdogTimeout: LEASE_MS });
   await using waiter = await connectedClient({ redis: server.url, lockWatchdogTimeout: 60_000 });
   const hold = await line.lockOf(holder).acquire();

@@ -1,4 +1,4 @@
-// Places in the line of a fair lock are leases: kept for the living, gone after the dead, and nothing stays for ever.
+// Places in the line of a fair lock are leases: kept for live waiters, gone after dead ones, and none stays for ever.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
@@ -30,7 +30,7 @@ afterEach(async () => {
 });
 
 describe('a place', () => {
-  it('of a live waiter is kept, and stays first, for three leases and more', async () => {
+  it('of a live waiter is kept, and stays first, for three leases and longer', async () => {
     const hold = await line.lockOf(holder).acquire();
     const callers = await joinThree();
     const owners = callers.map(({ ownerId }) => ownerId);
@@ -46,7 +46,7 @@ describe('a place', () => {
     expect(line.turns).toEqual(['a', 'b', 'c']);
   });
 
-  it('of a dead waiter is not counted when its lease is over', async () => {
+  it('of a dead waiter is not counted after its lease', async () => {
     const { hostname, port } = new URL(inject('redisUrl'));
     await using proxy = await startProxy(Number(port), hostname);
     await using dead = newClient({ redis: proxy.url, lockWatchdogTimeout: LEASE_MS });
@@ -62,7 +62,7 @@ describe('a place', () => {
     proxy.heal();
     await eventually(async () => {
       expect(await lock.getWaiters()).toEqual([first.ownerId, second.ownerId]); // its old place
-      // What was on its way when its connections were dropped comes first, and says that it listens, when it does not yet.
+      // A command that was under way when its connections were dropped comes first, and claims to listen before it does.
       const channels = await redis.pubsub('CHANNELS', `holdfast_grants:{${line.name}}*`);
       expect(channels).toHaveLength(2);
     });
@@ -73,7 +73,7 @@ describe('a place', () => {
 });
 
 describe('getQueueLength() and getWaiters()', () => {
-  it('tell who waits, in order, without the holder', async () => {
+  it('list the waiters in order, without the holder', async () => {
     const lock = line.lockOf(waiter);
     expect(await lock.getQueueLength()).toBe(0);
     expect(await lock.getWaiters()).toEqual([]);
@@ -88,7 +88,7 @@ describe('getQueueLength() and getWaiters()', () => {
     expect(await lock.getWaiters()).toEqual([]);
   });
 
-  it('do not tell of those who wait in a hold of their own scope', async () => {
+  it('do not list callers that wait in a hold of their own scope', async () => {
     const lock = line.lockOf(holder);
     await lock.withLock(async () => {
       const branches = [lock.withLock(() => sleep(100)), lock.withLock(() => sleep(100))];
@@ -101,7 +101,7 @@ describe('getQueueLength() and getWaiters()', () => {
 
 describe('the keys', () => {
   it(
-    'vanish by themselves when all who held and waited are killed',
+    'disappear by themselves when all holders and waiters are killed',
     async () => {
       await using processes = await startFairProcesses(3, inject('redisUrl'), {
         lockWatchdogTimeout: LEASE_MS,

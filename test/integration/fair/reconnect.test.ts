@@ -1,4 +1,4 @@
-// The line of a fair lock outlives connections, and all that the server knew of it.
+// The line of a fair lock survives lost connections, and the loss of all that the server knew of it.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -12,16 +12,16 @@ import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 
 const CLIENTS = 4;
 const WAITERS_EACH = 8;
-/** Nothing ends by itself while a busy machine connects all clients anew, which takes it seconds. */
+/** No lease ends while a busy machine reconnects all clients, which takes seconds. */
 const LEASE_MS = 20_000;
-/** For what is to end by itself. */
+/** For leases that are to end. */
 const SHORT_LEASE_MS = 3_000;
 
 let server: RedisServer;
 let proxy: TcpProxy;
 let redis: Redis;
 let holder: Holdfast;
-/** The first one goes through the proxy. */
+/** The first client goes through the proxy. */
 let clients: Holdfast[];
 let hold: Hold;
 let line: FairLine;
@@ -45,7 +45,7 @@ afterEach(async () => {
   }
 });
 
-/** Makes all clients, and has the holder lock. `firstMs`: another lease, of the client that goes through the proxy. */
+/** Makes all clients, and has the holder lock. `firstMs`: another lease, for the client that goes through the proxy. */
 async function start({ leaseMs = LEASE_MS, firstMs = 0 } = {}): Promise<void> {
   holder = newClient(server.url, leaseMs);
   const others = Array.from({ length: CLIENTS - 1 }, () => newClient(server.url, leaseMs));
@@ -106,7 +106,7 @@ describe('all get their turn, one at a time', () => {
         await redis.call('CLIENT', 'KILL', 'TYPE', type);
         await throughAgain();
         await sleep(150);
-        // A busy machine would do nothing but connect if they were lost again before the line has moved on.
+        // If they were lost again before the line has moved on, a busy machine would only reconnect.
         while (!isOver() && line.turns.length === turns) await sleep(10);
       }
       await Promise.all([all, releasing]);
@@ -115,7 +115,7 @@ describe('all get their turn, one at a time', () => {
     },
   );
 
-  it('when the server stands still for longer than all leases', async () => {
+  it('when the server is suspended for longer than all leases', async () => {
     await start({ leaseMs: SHORT_LEASE_MS });
     const { labels, callers } = await joinOneAfterAnother(() => sleep(1));
     await server.pause();
@@ -158,7 +158,7 @@ async function joinOneAfterAnother(
   return { labels, callers };
 }
 
-/** All clients have their commands and their subscriptions through again. */
+/** All clients can send commands and receive messages again. */
 async function connectedAgain(): Promise<void> {
   await eventually(async () => {
     const grants = (await redis.pubsub('CHANNELS', 'holdfast_grants:*')) as string[];
@@ -170,7 +170,7 @@ async function connectedAgain(): Promise<void> {
   await throughAgain();
 }
 
-/** All clients have their commands through again. A look fails with an attempt to connect that took too long. */
+/** All clients can send commands again. A query fails with an attempt to connect that took too long. */
 async function throughAgain(): Promise<void> {
   await Promise.all(
     [holder, ...clients].map((client) => eventually(() => line.lockOf(client).isLocked())),

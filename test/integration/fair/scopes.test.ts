@@ -1,4 +1,4 @@
-// A fair lock and its callers: who holds it re-enters past the line, and who does not wait does not barge in.
+// A fair lock and its callers: a holder re-enters past the line, and a single attempt does not overtake waiters.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { newClient, sharedConnection } from '../../support/clients.js';
@@ -45,7 +45,7 @@ describe('while others wait in line', () => {
     expect(line.turns).toEqual(['first', 'second']);
   });
 
-  it('parallel withLock of one run go one at a time, and each waits in line', async () => {
+  it('parallel withLock() calls of one run go one at a time, and each waits in line', async () => {
     const { line, client, other, lock, others } = present();
     const occupancy = new Occupancy();
     const hold = await others.acquire();
@@ -65,8 +65,8 @@ describe('while others wait in line', () => {
   });
 });
 
-describe('who does not wait', () => {
-  it('gets false, and does not join', async () => {
+describe('a single attempt', () => {
+  it('returns false, and does not join', async () => {
     const { line, other, lock, others } = present();
     const hold = await others.acquire();
     const first = await line.join(other, 'first');
@@ -80,12 +80,12 @@ describe('who does not wait', () => {
     await lock.unlock();
   });
 
-  it('does not get past those who wait, though the lock is free', async () => {
+  it('does not overtake waiters, even if the lock is free', async () => {
     const { line, lock, others } = present();
-    await using slow = newClient({ lockWatchdogTimeout: 6_000 }); // renews, and asks, every 2 s
+    await using slow = newClient({ lockWatchdogTimeout: 6_000 }); // renews its place, and asks, every 2 s
     await others.lock(60_000);
     const first = await line.join(slow, 'first', { body: () => sleep(50) });
-    await redis.del(line.name); // and nobody is told
+    await redis.del(line.name); // and nobody is notified
     expect(await lock.tryLock()).toBe(false);
     await first.done;
     expect(await lock.tryLock()).toBe(true);

@@ -1,4 +1,4 @@
-// Leases that are shorter than those before them: whoever waits learns of them in time, and keeps its place with one.
+// Leases that are shorter than those before them: waiters learn of them in time, and keep their places with them.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
@@ -12,7 +12,7 @@ import {
 import { eventually } from '../../support/time.js';
 import { type Caller, FairLine } from '../../support/fair-line.js';
 
-/** A lease that is not known to be shorter is looked at after a third of it. */
+/** A lease that is not known to be shorter is queried after a third of its time. */
 const LEASE_MS = 60_000;
 const SHORT_MS = 1_500;
 const SOON_MS = 10_000;
@@ -44,7 +44,7 @@ async function soon<T>(promise: Promise<T>): Promise<T> {
   return result;
 }
 
-/** Is handed the lock with a lease that is shorter than the one before it, when `behind` has come, and then hears and says nothing more. */
+/** Joins behind the holder, gets the lock with a shorter lease once `behind` has come, and then neither hears nor sends anything. */
 async function handedOverAndDead(
   options: { lockWatchdogTimeout?: number },
   asked: { lease?: number },
@@ -70,7 +70,7 @@ describe.each([
   ['a shorter watchdog lease', { lockWatchdogTimeout: SHORT_MS }, {}],
   ['a fixed lease', {}, { lease: SHORT_MS }],
 ])('when the holder dies, with %s', (_what, options, asked) => {
-  it('the next in line has the lock in time', async () => {
+  it('the next in line acquires the lock in time', async () => {
     let next!: Caller;
     const hold = await handedOverAndDead(options, asked, async () => {
       next = await line.join(client(), 'next');
@@ -80,7 +80,7 @@ describe.each([
     proxy().heal();
   });
 
-  it('so has who wants the reentrant lock of that name', async () => {
+  it('a caller of the reentrant lock of that name acquires it in time', async () => {
     let plain!: Promise<Hold>;
     await handedOverAndDead(options, asked, async () => {
       const other = client();
@@ -95,7 +95,7 @@ describe.each([
     proxy().heal();
   });
 
-  it('and whoever was told of it gives up: the next has the lock in time', async () => {
+  it('and the waiter that was told of the lease gives up, the next acquires the lock in time', async () => {
     const aborter = new AbortController();
     let [told, next]: Caller[] = [];
     await handedOverAndDead(options, asked, async () => {
@@ -109,7 +109,7 @@ describe.each([
   });
 });
 
-it('one that waits with a lease that is tiny for the age of its place keeps its turn', async () => {
+it('a waiter whose lease is tiny for the age of its place keeps its turn', async () => {
   const options = { lockWatchdogTimeout: 9_000 };
   const holder = await line.lockOf(client(options)).acquire();
   const first = await line.join(client(options), 'first', { lease: 20 });

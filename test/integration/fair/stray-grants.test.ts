@@ -1,12 +1,11 @@
-// A join that comes late, after its caller has gone, makes a place that nobody wants: when the lock is handed to it, it is
-// handed on at once.
+// A join that arrives after its caller has gone makes an abandoned place: a lock that is handed to it is handed on at once.
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Hold } from '../../../src/index.js';
 import { newClient, proxyPerTest, rejectionOf, sharedConnection } from '../../support/clients.js';
 import { fairClientsPerTest, type Caller } from '../../support/fair-line.js';
 import { commandOf } from '../../support/lock-commands.js';
 
-/** What waits for a lease to end, or for a renewal, takes longer than a test may. */
+/** A wait for the end of a lease or for a renewal would take longer than a test may. */
 const LEASE_MS = 120_000;
 
 const redis = sharedConnection();
@@ -24,14 +23,14 @@ let hold: Hold;
 beforeEach(async () => {
   const { line, holder, client } = clients();
   hold = await line.lockOf(holder).acquire();
-  // So that the joins to come say that their grants are heard.
+  // So that later joins say that their grants are heard.
   const former = await aborted(() => line.join(client, 'former', { signal: aborter.signal }));
   expect(former).toMatch(/^\S+:\d+$/);
 });
 
 let aborter = new AbortController();
 
-/** Joins, and gives up; returns who that was. */
+/** Joins, and gives up; returns its owner. */
 async function aborted(join: () => Promise<Caller>): Promise<string> {
   aborter = new AbortController();
   const { ownerId, done } = await join();
@@ -40,7 +39,7 @@ async function aborted(join: () => Promise<Caller>): Promise<string> {
   return ownerId;
 }
 
-/** Somebody of `client` joins and gives up, and then its join arrives once more. */
+/** A caller of `client` joins and gives up, and then its join arrives once more. */
 async function lateJoin(): Promise<string> {
   const { line, client } = clients();
   const join = proxy().copyNext(commandOf('join', line.name));
@@ -51,8 +50,8 @@ async function lateJoin(): Promise<string> {
   return gone;
 }
 
-describe('a grant for somebody who has gone', () => {
-  it('is handed on while others of that client stand in line', async () => {
+describe('a grant for a caller that has gone', () => {
+  it('is handed on while others of that client wait in line', async () => {
     const { line, client, other } = clients();
     await lateJoin();
     const second = await line.join(client, 'second');
@@ -72,7 +71,7 @@ describe('a grant for somebody who has gone', () => {
   });
 });
 
-describe('a grant for somebody who had the lock', () => {
+describe('a grant for a caller that had the lock', () => {
   it.each(['and released it', 'and lost it'])('%s, is handed on', async (end) => {
     const { line, client, other } = clients();
     const join = proxy().copyNext(commandOf('join', line.name));

@@ -1,5 +1,5 @@
-// A waiter for a fair lock that listens where those who hand over do not count it: it is passed over as if it were gone, and then
-// says no more that it listens.
+// A waiter for a fair lock whose subscription the previous holder cannot count: it is passed over as if it were gone, and then stops saying
+// that it listens.
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, type FairLock, type Semaphore } from '../../../src/index.js';
@@ -13,11 +13,11 @@ import { uniqueName } from '../../support/unique-name.js';
 
 const LEASE_MS = 3_000;
 const PREFIX = 'app-under-test:';
-/** Without these, nothing tells a client that the cluster has sharded channels: it listens on classic ones. */
+/** Without these, a client cannot find out that the cluster has sharded channels: it listens on classic ones. */
 const TELLING = ['+info', '+pubsub|numsub', '+pubsub|shardnumsub'];
 
 describe.skipIf(topologiesUnavailable)(
-  'in a cluster, a user who listens on classic channels',
+  'in a cluster, a user that listens on classic channels',
   () => {
     let servers: Servers;
     let masters: Redis[];
@@ -54,7 +54,7 @@ describe.skipIf(topologiesUnavailable)(
       return new Holdfast({ redis, keyPrefix: PREFIX, lockWatchdogTimeout: LEASE_MS });
     }
 
-    /** Whether the only one in line said that it listens for its grants. */
+    /** Whether the only waiter in line said that it listens for its grants. */
     async function saidToListen(name: string): Promise<boolean> {
       const [place] = await admin.hvals(`holdfast_places:{${PREFIX}${name}}`);
       return place !== undefined && / 1 \S+$/.test(place);
@@ -67,7 +67,7 @@ describe.skipIf(topologiesUnavailable)(
         of: (client: Holdfast, name: string) => client.getSemaphore(name, { permits: 1 }),
       },
     ])(
-      'has its turn of $what among users who listen on sharded ones',
+      'has its turn of $what among users that listen on sharded ones',
       { timeout: 40_000 },
       async ({ of }, { skip }) => {
         skip(!hasSharded, NO_SHARDED);

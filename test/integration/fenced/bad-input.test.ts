@@ -1,4 +1,4 @@
-// What getFencedLock() and its calls are given wrongly: a clear error before anything is sent; and what is in the way of a token.
+// Wrong arguments of getFencedLock() and its calls: a clear error before anything is sent; and values in the way of a token.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { KeyConflictError, OptionError, type FencedLockOptions } from '../../../src/index.js';
 import { newClient, nextEvent, rejectionOf, sharedConnection } from '../../support/clients.js';
@@ -39,20 +39,20 @@ describe('getFencedLock()', () => {
       Promise.resolve({}),
       'the options of getFencedLock() are a Promise (was an await forgotten?): they must be a plain object with any of fair, tokenTtl',
     ],
-  ])('with options %o is an OptionError', async (options, message) => {
+  ])('throws an OptionError for the options %o', async (options, message) => {
     await using client = newClient();
     const call = (): unknown => client.getFencedLock(name, options as FencedLockOptions);
     expect(call).toThrow(OptionError);
     expect(call).toThrow(`lock "${name}": ${message}`);
   });
 
-  it('takes options that are undefined for left out', async () => {
+  it('treats undefined options as left out', async () => {
     await using client = newClient();
     for (const options of [undefined, {}, { fair: undefined, tokenTtl: undefined }])
       expect(client.getFencedLock(name, options).toJSON().kind).toBe('FencedLock');
   });
 
-  it('that is fair makes no member of a Redlock', async () => {
+  it('for a fair lock makes no member of a Redlock', async () => {
     await using client = newClient();
     const lock = client.getFencedLock(name, { fair: true });
     expect(() => client.getRedLock(lock)).toThrow('nor of getFencedLock() without fair');
@@ -60,7 +60,7 @@ describe('getFencedLock()', () => {
 });
 
 describe.each(FENCED_KINDS)('$title', ({ options }) => {
-  it('refuses what lock() and tryLock() would, in its own words', async () => {
+  it('refuses the arguments that lock() and tryLock() refuse, in its own words', async () => {
     await using client = newClient();
     const lock = client.getFencedLock(name, options);
     const calls: [() => Promise<unknown>, string][] = [
@@ -100,7 +100,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
   ];
 
   it.each(wrong)(
-    'is in conflict with a counter that is %s, and nothing is changed',
+    'conflicts with a counter that is %s, and changes nothing',
     async (_what, type, spoil) => {
       await using client = newClient();
       await spoil();
@@ -128,7 +128,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     },
   );
 
-  it.each(['text', '-5', ''])('getToken() is in conflict with a counter like %j', async (text) => {
+  it.each(['text', '-5', ''])('getToken() conflicts with a counter like %j', async (text) => {
     await using client = newClient();
     await redis.set(counterOf(name), text);
     const lock = client.getFencedLock(name, options);
@@ -139,7 +139,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     await redis.del(counterOf(name));
   });
 
-  it('who waits is told when the counter became something else, and a release is not kept from anybody', async () => {
+  it('a waiter learns when the counter became something else, and releases still succeed', async () => {
     await using one = newClient();
     await using two = newClient();
     const hold = await one.getFencedLock(name, options).acquire();
@@ -156,7 +156,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     );
   });
 
-  it('is in conflict with another kind of key in the place of the lock, and takes up no token', async () => {
+  it('conflicts with another kind of key in the place of the lock, and uses up no token', async () => {
     await using client = newClient();
     await redis.hset(name, { mode: 'read', 'c4d5:1': '1' });
     const error = await rejectionOf(client.getFencedLock(name, options).acquire());

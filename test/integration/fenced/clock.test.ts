@@ -1,4 +1,4 @@
-// Tokens of a server whose wall clock is set forward and back: they grow all the same, as long as the counter is there.
+// Tokens of a server whose wall clock is set forward and back: they still grow, as long as the counter exists.
 import { Redis } from 'ioredis';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -26,7 +26,7 @@ describe.skipIf(unavailable)('a server whose wall clock is set forward and back'
     await rm(folder, { recursive: true });
   });
 
-  it.each(FENCED_KINDS)('gives larger and larger tokens ($title)', async ({ options }) => {
+  it.each(FENCED_KINDS)('issues larger and larger tokens ($title)', async ({ options }) => {
     const clock = (await ServerClock.create(folder))!;
     await using server = await startRedisProcess({ env: clock.env });
     const redis = new Redis(server.url);
@@ -48,7 +48,7 @@ describe.skipIf(unavailable)('a server whose wall clock is set forward and back'
       tokens.push(hold.token, taken.token);
       await taken.release();
     }
-    // It is remembered until the clock is there again, and for tokenTtl after that.
+    // The counter is kept until the clock reaches it again, and for tokenTtl after that.
     const leftMs = await redis.pttl(counterOf('job'));
     expect(leftMs).toBeGreaterThan(2 * HOUR_MS + TTL_MS - 30_000);
     // Then it is forgotten, and the time is past it.
@@ -60,7 +60,7 @@ describe.skipIf(unavailable)('a server whose wall clock is set forward and back'
   });
 
   it.each(FENCED_KINDS)(
-    'past the year 2255 gives none, says so, and changes nothing ($title)',
+    'issues no token after the year 2255, reports it, and changes nothing ($title)',
     async ({ options }) => {
       const clock = (await ServerClock.create(folder))!;
       await using server = await startRedisProcess({ env: clock.env });

@@ -23,7 +23,7 @@ function startEditor(): Child {
   });
 }
 
-it('a holder who is stopped past its lease wakes up, writes, and is refused', async () => {
+it('a holder that is stopped past its lease continues, writes, and is refused', async () => {
   await using client = newClient();
   await using editor = startEditor();
   await editor.next('editing');
@@ -37,7 +37,7 @@ it('a holder who is stopped past its lease wakes up, writes, and is refused', as
   await redis.del(id);
 });
 
-it('a holder who is slow, and keeps its lease, writes in its turn', async () => {
+it('a slow holder that keeps its lease writes in its turn', async () => {
   await using client = newClient();
   await using editor = startEditor();
   await editor.next('editing');

@@ -1,4 +1,4 @@
-// Tokens over a failover by Sentinel: they grow, with replicas whatever the clocks say, without them since no token is below the time.
+// Tokens over a failover by Sentinel: with replicas they grow whatever the clocks say; without, because no token is below the time.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
@@ -25,7 +25,7 @@ describe.skipIf(topologiesUnavailable)('over a failover by Sentinel', () => {
   }
 
   describe.each(FENCED_KINDS)('$title', ({ options }) => {
-    it('that a replica acknowledges gives larger and larger tokens, also where the clocks are far behind them', async () => {
+    it('acknowledged by a replica, issues larger and larger tokens, even with clocks far behind them', async () => {
       await using setup = await startSentinel({ delayMs: 100 });
       await using one = connect(setup, 1);
       await using two = connect(setup, 1);
@@ -55,7 +55,7 @@ describe.skipIf(topologiesUnavailable)('over a failover by Sentinel', () => {
       killing.abort();
       await Promise.all(contenders);
       await killed;
-      // Whoever wants replicas to acknowledge it has to wait for another one.
+      // A caller that wants acknowledgements has to wait for another replica.
       await using after = connect(setup, 0);
       const lock = after.getFencedLock(name, options);
       const next = await getIn(lock);
@@ -66,7 +66,7 @@ describe.skipIf(topologiesUnavailable)('over a failover by Sentinel', () => {
       expect(tokens.at(-1)! - ahead).toBeLessThan(HOUR_US);
     }, 90_000);
 
-    it('whose last tokens no replica has gives larger ones all the same, by the time', async () => {
+    it('whose last tokens no replica has, still issues larger ones, by the time', async () => {
       await using setup = await startSentinel();
       await using one = connect(setup, 0);
       await using two = connect(setup, 0);

@@ -1,4 +1,5 @@
-// Commands of fenced locks that are lost, doubled or late: a token may be used up, none is given twice, and none is smaller than one before.
+// Commands of fenced locks that are lost, doubled or late: a token may be used up, none is issued twice, and none is smaller than an
+// earlier one.
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { FairLock } from '../../../src/index.js';
 import {
@@ -29,7 +30,7 @@ describe.each(FENCED_KINDS)('$title', ({ options, script }) => {
   });
 
   it.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)(
-    'that is acquired by a command that was sent twice has the token of the last one (%s)',
+    'acquired by a command that was sent twice, has the token of the later one (%s)',
     async (fault) => {
       await using client = await connectedClient({ redis: proxy().url, commandTimeout: 5_000 });
       await using other = newClient();
@@ -48,7 +49,7 @@ describe.each(FENCED_KINDS)('$title', ({ options, script }) => {
     },
   );
 
-  it('whose acquire comes once more while it is held gives the next holder a larger token all the same', async () => {
+  it('whose acquire arrives once more while it is held, still issues a larger token to the next holder', async () => {
     await using client = await connectedClient({ redis: proxy().url });
     await using other = newClient();
     const lock = client.getFencedLock(name, options);
@@ -62,7 +63,7 @@ describe.each(FENCED_KINDS)('$title', ({ options, script }) => {
     expectGrowing([hold.token, used, await passThrough(other.getFencedLock(name, options))]);
   });
 
-  it('whose acquire comes once more while somebody else has it takes up no token', async () => {
+  it('whose acquire arrives once more while somebody else has it, uses up no token', async () => {
     await using client = await connectedClient({ redis: proxy().url });
     await using other = newClient();
     const copy = proxy().copyNext(commandOf(script, name));
@@ -74,7 +75,7 @@ describe.each(FENCED_KINDS)('$title', ({ options, script }) => {
     await redis.del(`holdfast_line:{${name}}`, `holdfast_places:{${name}}`); // of a caller that is gone
   });
 
-  it('whose acquire comes late, when its caller has gone, takes up a token and no more', async () => {
+  it('whose acquire arrives after its caller has gone, uses up one token and does nothing else', async () => {
     await using client = await connectedClient({ redis: proxy().url, commandTimeout: 400 });
     await using other = newClient();
     const theirs = other.getFencedLock(name, options);
@@ -108,7 +109,7 @@ describe('a fenced fair lock', () => {
         const last = BigInt((await redis.get(counterOf(line.name))) ?? 0);
         expectGrowing(tokens);
         expect(last).toBeGreaterThanOrEqual(tokens.at(-1)!);
-        await redis.del(...line.keys); // of a join that came late
+        await redis.del(...line.keys); // of a late join
       });
     },
   );

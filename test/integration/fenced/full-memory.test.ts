@@ -1,4 +1,4 @@
-// A server whose memory is full: a fenced lock is given with a token, or it is not given.
+// A server whose memory is full: a fenced lock is granted with a token, or not at all.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -44,11 +44,11 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
   it.each([
     ['at first', false],
     ['after others', true],
-  ])('is not had %s, leaves nothing, and says why', async (_when, isKnown) => {
+  ])('is not granted %s, leaves nothing, and reports why', async (_when, isKnown) => {
     const before = isKnown ? await passThrough(lockOf(one)) : undefined;
     await fill(redis);
-    // Each by its own client: a server refuses nothing that comes behind a release in one call (see gather.lua), and the first
-    // acquisition may leave something to release.
+    // Each by its own client: a server refuses nothing that follows a release in one call (see gather.lua), and the first acquisition may
+    // leave something to release.
     for (const call of [
       () => lockOf(one).acquire({ wait: 1_200 }),
       () => lockOf(two).tryLockAndGetToken(),
@@ -65,7 +65,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     expect(await redis.get(counterOf(name))).toBe(last);
   });
 
-  it('is had by who waits as soon as there is memory again, with a larger token', async () => {
+  it('is granted to a waiter as soon as there is memory again, with a larger token', async () => {
     const before = await passThrough(lockOf(one));
     await fill(redis);
     const waiting = [lockOf(one).acquire(), lockOf(two).tryAcquire({ wait: 20_000 })];
@@ -84,7 +84,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     });
   });
 
-  it('that is held is told as held, or that no place is to be had, and keeps its token', async () => {
+  it('that is held keeps its token; callers learn that it is held, or that memory is full', async () => {
     const hold = await lockOf(one).acquire();
     await fill(redis);
     expect(await lockOf(two).tryAcquire()).toBeUndefined();
@@ -105,7 +105,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     expectGrowing([hold.token, await passThrough(lockOf(two))]);
   });
 
-  it('is passed on to who waits: at once to who stands in line, otherwise when there is memory', async () => {
+  it('is passed on to a waiter: at once if it is in line, otherwise when there is memory', async () => {
     const hold = await lockOf(one).acquire();
     const isWaiting = nextEvent(two, 'waiting');
     const next = lockOf(two).acquire();
@@ -129,7 +129,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
   });
 });
 
-it('a fenced Redlock goes on while the memory of a minority is full, and again when that of all was', async () => {
+it('a fenced Redlock works while the memory of a minority is full, and again after that of all was', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await nodes.loadScripts();

@@ -1,4 +1,4 @@
-// Fenced locks that are acquired and released many at a time go together in few script calls, plain ones among them.
+// Fenced locks that are acquired and released many at a time go together in few script calls, with plain ones among them.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Hold } from '../../../src/index.js';
@@ -26,7 +26,7 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-it('a fenced one in between does not have sent before their time what others have gathered', async () => {
+it('a fenced lock among them does not cause the gathered calls of others to be sent early', async () => {
   await using client = await connectedClient({ ...LONG, redis: server.url });
   const name = uniqueName();
   let holds: Hold[] = [];
@@ -46,7 +46,7 @@ it('a fenced one in between does not have sent before their time what others hav
   await Promise.all(holds.map((hold) => hold.release()));
 });
 
-it('one that cannot be had among others is told why, and takes up no token', async () => {
+it('a lock among them that cannot be granted reports why, and uses up no token', async () => {
   await using client = await connectedClient({ ...LONG, redis: server.url });
   await using other = await connectedClient({ ...LONG, redis: server.url });
   const names = Array.from({ length: 30 }, (_, index) => uniqueName(String(index)));

@@ -1,4 +1,5 @@
-// How a fenced lock changes hands: never within a client without asking, and among locks of one name of which some have no tokens.
+// How a fenced lock changes hands: within a client only by a command to the server, and between locks of one name of which some have no
+// tokens.
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { FencedHold, Hold, Lock } from '../../../src/index.js';
 import {
@@ -29,7 +30,7 @@ beforeEach(() => {
 });
 
 describe('among callers of one client', () => {
-  it('a fenced lock is served in line, to each as an owner of its own with a token of its own', async () => {
+  it('a fenced lock serves the callers in line, each as an owner of its own with a token of its own', async () => {
     await using client = newClient({ lockWatchdogTimeout: 30_000 });
     const turns: [number, string, bigint][] = [];
     const lock = client.getFencedLock(name);
@@ -48,7 +49,7 @@ describe('among callers of one client', () => {
     ['fenced', 'plain'],
     ['plain', 'fenced'],
   ] as const)(
-    'a %s one is handed over to who wants a %s one, with a token if that is fenced',
+    'a %s lock is handed over to a caller of a %s one, with a token if that is fenced',
     async (former, latter) => {
       await using client = newClient({ lockWatchdogTimeout: 30_000 });
       const locks = { fenced: client.getFencedLock(name), plain: client.getLock(name) };
@@ -65,7 +66,7 @@ describe('among callers of one client', () => {
     },
   );
 
-  it('tryLockAndGetToken() asks nothing while its own client has the lock', async () => {
+  it('tryLockAndGetToken() sends nothing while its own client has the lock', async () => {
     await using client = newClient();
     const lock = client.getFencedLock(name);
     await using hold = await lock.acquire();
@@ -104,7 +105,7 @@ describe.each(FENCED_KINDS)('$title, after a plain or fair lock of its name', ({
 describe('the grant of a fenced fair lock', () => {
   const proxy = proxyPerTest();
 
-  it('brings its token with it: the next one enters without asking', async () => {
+  it('contains the token: the next holder enters without a command', async () => {
     await using one = newClient({ lockWatchdogTimeout: 30_000 });
     await using two = await connectedClient({ redis: proxy().url, lockWatchdogTimeout: 30_000 });
     const hold = await one.getFencedLock(name, { fair: true }).acquire();
@@ -116,7 +117,7 @@ describe('the grant of a fenced fair lock', () => {
       expect(await redis.hget(`holdfast_places:{${name}}`, owners[0]!)).toMatch(/^\d+ \d+ 2 1 /);
       return owners;
     });
-    // Nothing that it asks would be answered from now on.
+    // From now on no command of it would be answered.
     const asked = proxy().holdBack(commandOf('join', name), 'silence');
     void asked.happened.then(() => expect.fail('it asked'));
     await hold.release();
@@ -131,7 +132,7 @@ describe('the grant of a fenced fair lock', () => {
     ['for longer', 40 * DAY_MS],
     ['for ever', Infinity],
   ])(
-    'is remembered %s where its receiver wants that, whatever who hands it over wants',
+    'is remembered %s if its receiver wants that, whatever the previous holder wants',
     async (_howLong, tokenTtl) => {
       await using one = newClient({ lockWatchdogTimeout: 30_000 });
       await using two = newClient({ lockWatchdogTimeout: 30_000 });
@@ -147,7 +148,7 @@ describe('the grant of a fenced fair lock', () => {
       else expect(forMs).toBeGreaterThan(tokenTtl - 10_000);
       const theirs = await next;
       expectGrowing([hold.token, theirs.token]);
-      expect(await redis.get(counterOf(name))).toBe(String(theirs.token)); // it asked for no other one
+      expect(await redis.get(counterOf(name))).toBe(String(theirs.token)); // it asked for no other token
       await theirs.release();
       await redis.del(counterOf(name));
     },

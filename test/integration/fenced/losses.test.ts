@@ -1,4 +1,4 @@
-// Tokens grow through all that makes a server forget the last one: kill -9 and a restart with nothing, FLUSHALL.
+// Tokens grow even if the server forgets the last one: kill -9 and a restart without data, FLUSHALL.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { FencedLock, Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
@@ -22,7 +22,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     await server[Symbol.asyncDispose]();
   });
 
-  it('grows through kill -9 and a restart with nothing, also for who waited', async () => {
+  it('issues larger tokens after kill -9 and a restart without data, even to a waiter', async () => {
     const tokens = [await passThrough(lockOf(one))];
     for (let round = 0; round < 3; round++) {
       const hold = await lockOf(one).acquire();

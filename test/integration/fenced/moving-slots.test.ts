@@ -1,5 +1,5 @@
-// A fenced lock has two keys, and a fair one more: while their slot moves to another node, the server refuses commands for those of
-// them that are not all in one place (TRYAGAIN). That is asked again until the wait is over, or the slot has moved.
+// A fenced lock has two keys, and a fair one more: while their slot moves to another node, the server refuses commands for keys that are
+// not all at one node (TRYAGAIN). Such commands are repeated until the wait is over or the slot has moved.
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { FencedHold, Lock } from '../../../src/index.js';
@@ -10,7 +10,7 @@ import { startCluster, type Cluster as Servers } from '../../support/redis-topol
 import { SlotMover } from '../../support/cluster.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** In the words of the node where the slot is, or of the one where it will be. */
+/** In the words of the node that has the slot, or of the one that will have it. */
 const REFUSED = /not acquired: Redis refused for \d+ ms \(last error: .*(TRYAGAIN|MOVED|ASK)/;
 
 const options = { lockWatchdogTimeout: 30_000, commandTimeout: 4_000 };
@@ -37,7 +37,7 @@ describe.skipIf(topologiesUnavailable)('while its slot moves', () => {
     await servers[Symbol.asyncDispose]();
   });
 
-  /** Whoever tries or waits for a while is told why; who waits for longer gets it when the slot has moved. */
+  /** A single attempt or a short wait reports why; a longer wait acquires the lock when the slot has moved. */
   async function isRefused(lock: Lock): Promise<void> {
     const calls = [lock.tryLock(), lock.acquire({ wait: 3_000 })];
     for (const error of await Promise.all(calls.map((call) => rejectionOf(call))))
@@ -49,7 +49,7 @@ describe.skipIf(topologiesUnavailable)('while its slot moves', () => {
   }
 
   it.each(FENCED_KINDS)(
-    '$title cannot be had, which is told within the wait, and is had when the slot has moved',
+    '$title is refused, with the reason, within the wait, and granted when the slot has moved',
     async (kind) => {
       await using client = newClient({ redis: cluster, ...options });
       const used = client.getFencedLock(uniqueName(), kind.options);
@@ -65,14 +65,14 @@ describe.skipIf(topologiesUnavailable)('while its slot moves', () => {
     },
   );
 
-  it('a fair lock without tokens cannot be had either', async () => {
+  it('a fair lock without tokens is refused as well', async () => {
     await using client = newClient({ redis: cluster, ...options });
     const fair = client.getFairLock(uniqueName());
     await mover.move(await mover.slotOf(fair.name), () => isRefused(fair));
     await fair.withLock(() => undefined);
   });
 
-  it('one that is held goes on, and is released', async () => {
+  it('a lock that is held stays held, and can be released', async () => {
     await using client = newClient({ redis: cluster, ...options });
     const lock = client.getFencedLock(uniqueName());
     const hold = await lock.acquire();

@@ -1,4 +1,4 @@
-// What an operator reads of a token: in events and in a hold's description, which JSON takes as they are.
+// How an operator reads a token: in events and in the description of a hold, which JSON can represent.
 import { inspect } from 'node:util';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { FencedLock, Holdfast, HoldfastEvents } from '../../../src/index.js';
@@ -8,7 +8,7 @@ import { redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** What the client tells of holds, as a log would have it. */
+/** What the client reports of holds, as in a log. */
 function logOf(client: Holdfast): Record<string, unknown>[] {
   const log: Record<string, unknown>[] = [];
   const names: (keyof HoldfastEvents)[] = ['acquired', 'released', 'lost'];
@@ -43,15 +43,18 @@ async function tellsTokens(client: Holdfast, lock: FencedLock, plain = lock): Pr
   expect(lost.toJSON()).toMatchObject({ state: 'lost', token: String(lost.token) });
 }
 
-it.each(FENCED_KINDS)('$title tells its tokens in words that JSON knows', async ({ options }) => {
-  await using client = newClient();
-  const name = uniqueName('fenced');
-  await tellsTokens(
-    client,
-    client.getFencedLock(name, options),
-    client.getLock(name) as FencedLock,
-  );
-});
+it.each(FENCED_KINDS)(
+  '$title reports its tokens in a form that JSON can represent',
+  async ({ options }) => {
+    await using client = newClient();
+    const name = uniqueName('fenced');
+    await tellsTokens(
+      client,
+      client.getFencedLock(name, options),
+      client.getLock(name) as FencedLock,
+    );
+  },
+);
 
 describe('a fenced Redlock', () => {
   const nodes = redNodes(() => startMasters(3));
@@ -60,13 +63,13 @@ describe('a fenced Redlock', () => {
     await nodes.unguarded();
   });
 
-  it('tells its tokens in words that JSON knows', async () => {
+  it('reports its tokens in a form that JSON can represent', async () => {
     await using client = await nodes.client();
     await tellsTokens(client.holdfast, client.fencedLock(uniqueName('fenced-red')));
   });
 });
 
-it('a lock without tokens tells of none', async () => {
+it('a lock without tokens reports none', async () => {
   await using client = newClient();
   const [acquired, released] = [eventsOf(client, 'acquired'), eventsOf(client, 'released')];
   await client.getLock(uniqueName()).withLock((hold) => {

@@ -25,7 +25,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
   const lockOf = (client: Holdfast, more = {}): FencedLock =>
     client.getFencedLock(name, { ...options, ...more });
 
-  it('gives each holder a larger token, no smaller than the time in microseconds, whoever it is', async () => {
+  it('gives each holder a larger token, no smaller than the time in microseconds, whoever the holder is', async () => {
     await using one = newClient();
     await using two = newClient();
     const before = await serverTimeUs(redis);
@@ -64,7 +64,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     await Promise.all(clients.map((client) => client.close()));
   });
 
-  it('shares the token among nested holds, of plain locks of that name too', async () => {
+  it('shares the token among nested holds, including those of plain locks of that name', async () => {
     await using client = newClient();
     const lock = lockOf(client);
     await lock.withLock(async ({ token }) => {
@@ -89,7 +89,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     expect(hold.token).toBe(token);
   });
 
-  it('has no token to give inside a hold without one: an OptionError, and nothing is changed', async () => {
+  it('throws an OptionError inside a hold without a token, and changes nothing', async () => {
     await using client = newClient();
     for (const plain of [client.getLock(name), client.getFairLock(name)]) {
       await plain.withLock(async (hold) => {
@@ -121,7 +121,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     });
   });
 
-  it('tryLockAndGetToken() is undefined while somebody else has it, and takes up no token', async () => {
+  it('tryLockAndGetToken() returns undefined while somebody else has the lock, and uses up no token', async () => {
     await using one = newClient({ lockWatchdogTimeout: 30_000 });
     await using two = newClient();
     await using hold = await lockOf(one).acquire();
@@ -131,7 +131,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     expect(await lockOf(two).getToken()).toBe(hold.token);
   });
 
-  it('lockAndGetToken() and tryLockAndGetToken() take what lock() and tryLock() do', async () => {
+  it('lockAndGetToken() and tryLockAndGetToken() take the arguments of lock() and tryLock()', async () => {
     await using client = newClient();
     const lock = lockOf(client);
     for (const call of [
@@ -152,7 +152,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     expect(await rejectionOf(lock.tryLockAndGetToken({ signal }))).toMatchObject(aborted);
   });
 
-  it('gives a larger one after forceUnlock(), and who was forced out keeps the smaller', async () => {
+  it('gives a larger token after forceUnlock(), and the holder that was forced out keeps the smaller one', async () => {
     await using one = newClient();
     await using two = newClient();
     const hold = await lockOf(one).acquire();
@@ -170,7 +170,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     ['deleted', () => redis.del(counterOf(name))],
     ['expired', () => redis.pexpire(counterOf(name), 1)],
     ['set back', () => redis.set(counterOf(name), '17')],
-  ])('gives a larger one when the counter was %s', async (_what, lose) => {
+  ])('gives a larger token when the counter was %s', async (_what, lose) => {
     await using client = newClient();
     const lock = lockOf(client);
     const tokens = [await passThrough(lock)];
@@ -189,7 +189,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     await redis.del(counterOf(name));
   });
 
-  it('counts on from one that is ahead of the clock, in digits, and remembers it for longer by that', async () => {
+  it('counts on from a counter ahead of the clock, in digits, and remembers it for longer by the difference', async () => {
     await using client = newClient();
     const lock = lockOf(client, { tokenTtl: DAY_MS });
     const aheadMs = 3_600_000;
@@ -212,7 +212,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     await redis.del(counterOf(name));
   });
 
-  it('remembers a token for seven days, or tokenTtl, and never for less than it already did', async () => {
+  it('remembers a token for seven days, or tokenTtl, and never for less than before', async () => {
     await using client = newClient();
     await using other = newClient();
     await passThrough(lockOf(client));
@@ -233,7 +233,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
     expect(await memoryMs(redis, name)).toBeGreaterThan(40 * DAY_MS - 10_000);
   });
 
-  it('remembers a token for ever with tokenTtl: Infinity, and whoever comes later with less, too', async () => {
+  it('remembers a token for ever with tokenTtl: Infinity, even if a later caller wants less', async () => {
     await using client = newClient();
     const tokens = [await passThrough(lockOf(client, { tokenTtl: 1 }))];
     tokens.push(await passThrough(lockOf(client, { tokenTtl: Number.MAX_SAFE_INTEGER })));

@@ -21,7 +21,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
     servers = await startCluster();
     cluster = new Cluster(servers.nodes);
     await cluster.ping();
-    // It would connect to each node when it is first needed, in the middle of a test.
+    // Otherwise the client would connect to each node when it first needs it, in the middle of a test.
     await Promise.all(cluster.nodes('master').map((node) => node.ping()));
   }, 60_000);
 
@@ -32,7 +32,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
 
   describe.each(FENCED_KINDS)('$title', ({ options }) => {
     it.each(['plain', '{tag}', 'x{tag}y', 'a}b', 'a{}b', 'a{b'])(
-      'of a name like %s has all its keys in one slot, and larger and larger tokens',
+      'of a name like %s has all its keys in one slot, and issues larger and larger tokens',
       async (shape) => {
         await using one = newClient({ redis: cluster, ...long });
         await using two = newClient({ redis: cluster, ...long });
@@ -59,7 +59,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
   const present = replicatedPerTest({ delayMs: 30 });
 
   describe.each(FENCED_KINDS)('$title', ({ options }) => {
-    it('gives a token that the replica knows when its holder enters', async () => {
+    it('issues a token that the replica knows when its holder enters', async () => {
       const { servers, replica } = present();
       const redis = servers.master.url;
       await using one = newClient({ redis, replicas: 1, ...long });
@@ -77,7 +77,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
       expectGrowing([hold.token, theirs.token]);
     });
 
-    it('is not had when too few acknowledge it, and the next one has a larger token', async () => {
+    it('is not granted when too few replicas acknowledge it, and the next holder has a larger token', async () => {
       const { servers } = present();
       const redis = servers.master.url;
       await using one = newClient({ redis, replicas: 1, ...long, commandTimeout: 500 });

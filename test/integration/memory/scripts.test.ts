@@ -1,5 +1,5 @@
-// The server in memory against a real one: random calls of all scripts get the same answers from both, leave the same keys with the same content and
-// end, and publish the same. HOLDFAST_SCRIPT_CALLS says how many, HOLDFAST_SEED repeats what failed.
+// The server in memory against a real one: random calls of all scripts get the same answers from both, leave the same keys with the same
+// contents and ends, and publish the same messages. HOLDFAST_SCRIPT_CALLS sets how many, HOLDFAST_SEED repeats a failure.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -44,7 +44,7 @@ describe.skipIf(unavailable)('the server in memory', () => {
     await rm(folder, { recursive: true });
   });
 
-  it(`does with ${CALLS} random calls of all scripts what a real server does`, async () => {
+  it(`does the same as a real server in ${CALLS} random calls of all scripts`, async () => {
     const seeds = fc.array(fc.nat(), { minLength: 1, maxLength: STEPS_OF_ONE_RUN, size: 'max' });
     const property = fc.asyncProperty(seeds, async (steps) => {
       await servers.begin();

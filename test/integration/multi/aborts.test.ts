@@ -6,10 +6,10 @@ import { connectedClient, proxyPerTest, sharedConnection } from '../../support/c
 import { eventually } from '../../support/time.js';
 import { heldOnServer, membersPerTest } from '../../support/multi-locks.js';
 
-/** What commands and replies take, each. */
+/** The time of each command and of each reply. */
 const TRAVEL_MS = 4;
 
-/** From before the first command is there to after the last reply of a call that did not have to wait. */
+/** From before the first command arrives to after the last reply of a call that did not have to wait. */
 const INSTANTS_MS = Array.from({ length: 36 }, (_, index) => index);
 
 const redis = sharedConnection();
@@ -24,7 +24,7 @@ async function slowClient(): Promise<Aborted> {
   const { names } = members();
   const client = await connectedClient({
     redis: proxy().url,
-    lockWatchdogTimeout: 30_000, // what is left behind stays
+    lockWatchdogTimeout: 30_000, // a leftover stays
     commandTimeout: 5_000,
   });
   proxy().delay({ upstreamMs: TRAVEL_MS, downstreamMs: TRAVEL_MS });
@@ -36,7 +36,7 @@ async function slowClient(): Promise<Aborted> {
   };
 }
 
-/** Aborts a call after so long; what it acquired nevertheless is released as a caller would. */
+/** Aborts a call after this time; if it succeeded nevertheless, releases its hold as a caller would. */
 async function abortAfter(ms: number, { call }: Aborted): Promise<string> {
   const aborter = new AbortController();
   const outcome = call(aborter.signal).then(
@@ -60,7 +60,7 @@ async function expectNothingLeft(): Promise<void> {
   });
 }
 
-it('of free members leaves none of them, at whichever instant', async () => {
+it('an acquisition of free members that aborts leaves none of them, at any instant', async () => {
   await using aborted = await slowClient();
   const outcomes = new Set<string>();
   for (const ms of INSTANTS_MS) {
@@ -72,7 +72,7 @@ it('of free members leaves none of them, at whichever instant', async () => {
 });
 
 it.each([0, 1, 2])(
-  'that waits for member %i leaves no other one, at whichever instant',
+  'an acquisition that waits for member %i and aborts leaves no other one, at any instant',
   async (index) => {
     const { others, names } = members();
     await using aborted = await slowClient();
@@ -89,7 +89,7 @@ it.each([0, 1, 2])(
   },
 );
 
-it('whose member becomes free meanwhile leaves none, at whichever instant', async () => {
+it('an acquisition whose member becomes free meanwhile and that aborts leaves none, at any instant', async () => {
   const { others } = members();
   await using aborted = await slowClient();
   for (const ms of INSTANTS_MS) {

@@ -1,4 +1,4 @@
-// An acquisition of a MultiLock that fails gives back exactly the members that it acquired, at once.
+// An acquisition of a MultiLock that fails releases exactly the members that it acquired, at once.
 import { describe, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
 import {
@@ -19,15 +19,15 @@ const members = membersPerTest();
 
 const timeout = { code: 'LOCK_TIMEOUT' };
 
-describe.each(['a', 'b', 'c'] as const)('while somebody else holds member %s', (taken) => {
-  it('tryLock() is false, and nothing else is held when it returns', async () => {
+describe.each(['a', 'b', 'c'] as const)('while another client holds member %s', (taken) => {
+  it('tryLock() returns false, and no other member is held when it returns', async () => {
     const { multi, others } = members();
     await using theirs = await others[taken].acquire();
     expect(await multi.tryLock()).toBe(false);
     await expectOnly(taken, theirs.ownerId);
   });
 
-  it('a wait that runs out leaves nothing, and names the member and its holder', async () => {
+  it('a wait that ends leaves nothing, and names the member and its holder', async () => {
     const { multi, others } = members();
     await using theirs = await others[taken].acquire();
     const error = await rejectionOf(multi.acquire({ wait: 150 }));
@@ -48,7 +48,7 @@ describe.each(['a', 'b', 'c'] as const)('while somebody else holds member %s', (
     await expectOnly(taken, theirs.ownerId);
   });
 
-  it('nothing is held while it waits for that one', async () => {
+  it('no other member is held during the wait', async () => {
     const { client, multi, others } = members();
     const theirs = await others[taken].acquire();
     const waiting = nextEvent(client, 'waiting');
@@ -59,7 +59,7 @@ describe.each(['a', 'b', 'c'] as const)('while somebody else holds member %s', (
     await (await call).release();
   });
 
-  it('what the scope holds already stays held, with its old count', async () => {
+  it('members that the scope held before stay held, with their old counts', async () => {
     const { client, multi, others } = members();
     const own = taken === 'a' ? 'b' : 'a';
     await using theirs = await others[taken].acquire();
@@ -81,7 +81,7 @@ describe.each(['a', 'b', 'c'] as const)('while somebody else holds member %s', (
   });
 });
 
-/** Of all members, this one alone is held: once, by this owner. */
+/** Of all members, only this one is held: once, by this owner. */
 async function expectOnly(taken: 'a' | 'b' | 'c', ownerId: string): Promise<void> {
   const expected = ['a', 'b', 'c'].map((label) => (label === taken ? { [ownerId]: '1' } : {}));
   expect(await heldOnServer(redis, members().names)).toEqual(expected);
@@ -113,7 +113,7 @@ describe('with a member of another client', () => {
     });
   });
 
-  it('a server of it that is silent is told as such, and the others are given back', async () => {
+  it('a silent server of that member is named in the error, and the other members are released', async () => {
     await withFarMember(async (_far, multi, farName) => {
       proxy().blackhole();
       expect(await rejectionOf(multi.tryLock())).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
@@ -123,7 +123,7 @@ describe('with a member of another client', () => {
     });
   });
 
-  it('a server of it that refuses connections is told as such, and the others are given back', async () => {
+  it('a server of that member that refuses connections is named in the error, and the other members are released', async () => {
     await withFarMember(async (_far, multi) => {
       proxy().refuse();
       proxy().cut();
@@ -133,7 +133,7 @@ describe('with a member of another client', () => {
     });
   });
 
-  it('a member that is lost while another one is still asked is not taken for held', async () => {
+  it('a member that is lost while another one is still being acquired does not count as held', async () => {
     const { other, names } = members();
     await using near = newClient({ lockWatchdogTimeout: 1_500 });
     await using far = await connectedClient({ redis: proxy().url, lockWatchdogTimeout: 30_000 });

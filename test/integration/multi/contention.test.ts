@@ -1,5 +1,4 @@
-// MultiLocks that share members, in several processes: no deadlock whatever the order of names, and nobody starves. Their
-// members may be Redlocks.
+// MultiLocks that share members, in several processes: no deadlock whatever the order of names, and no starvation. Members may be Redlocks.
 import { describe, expect, inject, it } from 'vitest';
 import {
   expectNoOverlap,
@@ -10,10 +9,10 @@ import {
 import { startMasters } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** Over any that these tests take on a busy machine, under the 30 s lease whose end would undo a deadlock. */
+/** Longer than these tests take on a busy machine, shorter than the 30 s lease whose end would resolve a deadlock. */
 const DEADLOCK_MS = 60_000;
 
-/** How long a Redlock of children/multi-caller.ts gives one master to answer. */
+/** How long a Redlock of children/multi-caller.ts waits for the answer of one master. */
 const NODE_TIMEOUT_MS = 1_000;
 
 function uniqueNames(count: number): string[] {
@@ -42,13 +41,13 @@ async function expectNobodyStarves(rounds: number, medians: number): Promise<voi
   expect(longestMs, figures).toBeLessThan(medians * medianMs + longestLagMs);
 }
 
-it('of 32 callers of random pairs, in 4 processes, nobody waits for longer than 20 medians', async () => {
+it('of 32 callers of random pairs, in 4 processes, none waits longer than 20 medians', async () => {
   await expectNobodyStarves(1, 20);
 }, 60_000);
 
-// Whoever needs two locks at once, and holds nothing while waiting, needs luck: under a load that never ends, on a busy
-// machine, the unluckiest of hundreds may need more rounds.
-it('of 800 calls for random pairs, without a pause between them, nobody starves', async () => {
+// A caller that needs two locks at once, and holds nothing while waiting, needs luck: under endless load, on a busy machine, the unluckiest
+// of hundreds may need more rounds.
+it('of 800 calls for random pairs, without a pause between them, none starves', async () => {
   await expectNobodyStarves(25, 50);
 }, 60_000);
 
@@ -92,7 +91,7 @@ describe('of Redlocks', () => {
       expectNoOverlap(turns);
       const { medianMs, longestMs } = waitsOf(turns);
       const figures = `${turns.length} waits: median ${medianMs} ms, longest ${longestMs} ms, a process stood still for ${longestLagMs} ms`;
-      // Until a silent master is known to be silent, a vote that it could decide takes as long as it may take to answer.
+      // Until the client knows that a master is silent, a vote that the master could decide takes the full node timeout.
       const silenceMs = silent * NODE_TIMEOUT_MS;
       expect(longestMs, figures).toBeLessThan(50 * medianMs + longestLagMs + silenceMs);
     },

@@ -10,13 +10,13 @@ import { uniqueName } from '../../support/unique-name.js';
 /** How far apart the ends of leases may be that were sent together, on a busy machine. */
 const TOGETHER_MS = 400;
 
-/** How long a member is waited for while another one's lease could run ahead. */
+/** How long the call waits for one member while another member's lease could run ahead. */
 const WAITED_MS = 1_000;
 
 const redis = sharedConnection();
 const members = membersPerTest();
 
-/** Looked at in one transaction. */
+/** Read in one transaction. */
 async function ttlsOf(connection: Redis, names: readonly string[]): Promise<number[]> {
   const looks = connection.multi();
   for (const name of names) looks.pttl(name);
@@ -80,7 +80,7 @@ it('remaining() is that of the member that ends first', async () => {
   const { multi, a, names } = members();
   await a.withLock({ lease: 10_000 }, async (outer) => {
     await using hold = await multi.acquire({ lease: 20_000 });
-    // The one that was held already got the later of both ends.
+    // The member that was held before got the later of both ends.
     expect(outer.remaining()).toBeGreaterThan(10_000);
     await outer.extend(60_000);
     expect(outer.remaining()).toBeGreaterThan(40_000);
@@ -114,7 +114,7 @@ it('without a lease all members are renewed, each by its own client', async () =
   expect(renewed.flat().every(({ ownerId }) => ownerId === hold.ownerId)).toBe(true);
 });
 
-it('with a lease no member is renewed, also when it was waited for', async () => {
+it('with a lease no member is renewed, even if the call waited for it', async () => {
   await using client = newClient({ lockWatchdogTimeout: 300 });
   const { others, names } = members();
   const [a, b, c] = [names[0]!, names[1]!, names[2]!];

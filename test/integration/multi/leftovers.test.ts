@@ -52,10 +52,10 @@ it(`${CYCLES} contended cycles leave no key, no subscription, no listener and no
     expect(timers.filter(([, origin]) => !isOfConnections(origin))).toEqual([]);
   });
   await Promise.all(clients.map((client) => client.close()));
-  // 10 s where nothing else runs, 35 s where every core has seven processes to run.
+  // 10 s on an idle machine, 35 s where every core has seven processes to run.
 }, 180_000);
 
-/** Connections look after themselves by timers for as long as they are open. */
+/** Open connections check themselves by timers. */
 function isOfConnections(origin: string): boolean {
   return /ioredis|\/src\/redis\//.test(origin);
 }

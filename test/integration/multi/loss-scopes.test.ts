@@ -1,4 +1,4 @@
-// What lock(), unlock() and nested calls make of a MultiLock that was lost by one of its members.
+// What lock(), unlock() and nested calls do after a MultiLock was lost by one of its members.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
@@ -24,7 +24,7 @@ afterEach(async () => {
   await client.close();
 });
 
-/** Deletes the key of `a`; resolves when that is found out and `b` is free again. */
+/** Deletes the key of `a`; resolves when the loss is found and `b` is free again. */
 async function loseA(): Promise<void> {
   const lost = nextEvent(client, 'lost');
   await redis.del(a.name);
@@ -34,14 +34,14 @@ async function loseA(): Promise<void> {
   });
 }
 
-it('unlock() outside of runs tells the loss, once', async () => {
+it('unlock() outside of runs reports the loss, once', async () => {
   await multi.lock();
   await loseA();
   await expect(multi.unlock()).rejects.toMatchObject(isLost);
   await expect(multi.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
 });
 
-it('unlock() outside of runs tells the loss and leaves alone who locked members since', async () => {
+it('unlock() outside of runs reports the loss and leaves later holders of its members alone', async () => {
   await multi.lock();
   await loseA();
   await a.lock();
@@ -53,7 +53,7 @@ it('unlock() outside of runs tells the loss and leaves alone who locked members 
   expect(await redis.exists(a.name, b.name)).toBe(0);
 });
 
-it('unlock() in a run tells the loss', async () => {
+it('unlock() in a run reports the loss', async () => {
   await client.run(async () => {
     await multi.lock();
     await loseA();
@@ -61,7 +61,7 @@ it('unlock() in a run tells the loss', async () => {
   });
 });
 
-it('unlock() in a run leaves alone who locked members outside of it since', async () => {
+it('unlock() in a run leaves later holders outside the run alone', async () => {
   await client.run(async () => {
     await multi.lock();
     await loseA();
@@ -74,7 +74,7 @@ it('unlock() in a run leaves alone who locked members outside of it since', asyn
 });
 
 it.each(['the MultiLock', 'the lost member', 'another member'])(
-  'a nested acquisition of %s inside a lost withLock tells the loss',
+  'a nested acquisition of %s inside a lost withLock() reports the loss',
   async (which) => {
     const nested = { 'the MultiLock': multi, 'the lost member': a, 'another member': b }[which]!;
     await rejectionOf(
@@ -89,7 +89,7 @@ it.each(['the MultiLock', 'the lost member', 'another member'])(
   },
 );
 
-it('a member that the scope held already outlives the loss of another one', async () => {
+it('a member that the scope held before survives the loss of another one', async () => {
   await b.withLock(async (outer) => {
     const error = await rejectionOf(
       multi.withLock(async (hold) => {
@@ -109,7 +109,7 @@ it('a member that the scope held already outlives the loss of another one', asyn
   expect(await redis.exists(b.name)).toBe(0);
 });
 
-it('each unlock() of one run that locked it twice tells the loss', async () => {
+it('each unlock() of one run that locked it twice reports the loss', async () => {
   await client.run(async () => {
     expect(await multi.tryLock()).toBe(true);
     await multi.lock();
@@ -123,7 +123,7 @@ it('each unlock() of one run that locked it twice tells the loss', async () => {
   });
 });
 
-it('unlock() in a run that held a member before tells the loss, and that member stays held', async () => {
+it('unlock() in a run that held a member before reports the loss, and that member stays held', async () => {
   await client.run(async () => {
     await b.lock();
     await multi.lock();
@@ -138,12 +138,12 @@ it('unlock() in a run that held a member before tells the loss, and that member 
   expect(await redis.exists(a.name, b.name)).toBe(0);
 });
 
-it('unlock() in a run inside the hold of a member tells the loss, and a sibling gets that member', async () => {
+it('unlock() in a run inside the hold of a member reports the loss, and a sibling gets that member', async () => {
   await b.withLock(async (outer) => {
     await client.run(async () => {
       await multi.lock();
       await a.forceUnlock();
-      // The run does not hold the member any more, so it is free for the next branch inside the outer hold.
+      // The run no longer holds the member, so it is free for the next branch inside the outer hold.
       expect(await client.run(() => b.withLock({ wait: 1_000 }, () => 'in'))).toBe('in');
       await expect(multi.unlock()).rejects.toMatchObject(isLost);
       await expect(b.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
@@ -153,7 +153,7 @@ it('unlock() in a run inside the hold of a member tells the loss, and a sibling 
   expect(await redis.exists(a.name, b.name)).toBe(0);
 });
 
-it('a member that was unlocked by itself outlives the loss of another one, where it is held besides', async () => {
+it('a member that was unlocked on its own survives the loss of another one, where it has another hold', async () => {
   await client.run(async () => {
     await a.lock();
     await multi.lock();

@@ -1,4 +1,4 @@
-// Losing one member of a MultiLock is losing all of it: the holder learns it, and the others are given back.
+// The loss of one member of a MultiLock is the loss of the whole: the holder learns of it, and the other members are released.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { LockLostError, type Hold, type Holdfast, type Lock } from '../../../src/index.js';
 import {
@@ -36,7 +36,7 @@ afterEach(async () => {
   await redis.del(...names.map((name) => `holdfast_forced:{${name}}`));
 });
 
-/** What the server keeps of all members is gone soon: they are given back, their leases have not ended. */
+/** Waits until the server has no member any more: they are released, since their leases have not ended. */
 async function expectAllFree(): Promise<void> {
   await eventually(async () => {
     expect(await redis.exists(...names)).toBe(0);
@@ -63,7 +63,7 @@ describe.each([0, 1, 2])('losing member %i', (index) => {
   it.each([
     ['deleted', (name: string): Promise<unknown> => redis.del(name)],
     ['forced', (name: string): Promise<unknown> => other.getLock(name).forceUnlock()],
-  ])('that is %s is losing the hold', async (reason, lose) => {
+  ])('that is %s loses the whole hold', async (reason, lose) => {
     const hold = await multi.acquire();
     const lost = eventsOf(client, 'lost');
     const aborted = nextAbort(hold);
@@ -74,7 +74,7 @@ describe.each([0, 1, 2])('losing member %i', (index) => {
     await expectAllFree();
   });
 
-  it('that was taken by somebody else leaves it to them', async () => {
+  it('to another client leaves it to that client', async () => {
     const hold = await multi.acquire();
     const aborted = nextAbort(hold);
     await redis.del(names[index]!);
@@ -87,7 +87,7 @@ describe.each([0, 1, 2])('losing member %i', (index) => {
     expect(await redis.hkeys(names[index]!)).toEqual([theirs.ownerId]);
   });
 
-  it('is found out by the release, and the others are free afterwards', async () => {
+  it('is found by the release, and the other members are free afterwards', async () => {
     const hold = await multi.acquire({ lease: 20_000 });
     await redis.del(names[index]!);
     expect(await rejectionOf(hold.release())).toMatchObject({
@@ -99,7 +99,7 @@ describe.each([0, 1, 2])('losing member %i', (index) => {
 });
 
 it.each([0, 1, 2])(
-  'losing member %i tells of each member that was acquired that it was lost or released',
+  'losing member %i emits lost or released for each member that was acquired',
   async (index) => {
     const [acquired, released, lost] = [
       eventsOf(client, 'acquired'),
@@ -123,7 +123,7 @@ it.each([0, 1, 2])(
   },
 );
 
-it('members whose leases end together while the process stands still are all told as lost, and none as released', async () => {
+it('members whose leases end together during a suspension of the process are all reported as lost, none as released', async () => {
   const [released, lost] = [eventsOf(client, 'released'), eventsOf(client, 'lost')];
   const hold = await multi.acquire({ lease: 300 });
   const aborted = nextAbort(hold);
@@ -134,7 +134,7 @@ it('members whose leases end together while the process stands still are all tol
   expect(released).toEqual([]);
 });
 
-it('a member that is held besides is released once when the MultiLock is lost, and once later', async () => {
+it('a member that has another hold is released once when the MultiLock is lost, and once later', async () => {
   const released = eventsOf(client, 'released');
   await client.getLock(names[0]).withLock(async () => {
     const hold = await multi.acquire();
@@ -149,7 +149,7 @@ it('a member that is held besides is released once when the MultiLock is lost, a
   expect(countsOf(released)).toEqual({ [names[0]]: [1, 0], [names[2]]: [0] });
 });
 
-it('the death of one member’s server is losing the hold', async () => {
+it("the death of one member's server loses the hold", async () => {
   await using server = await startRedis();
   await using far = newClient({ redis: server.url, lockWatchdogTimeout: 1_500 });
   const farLock = far.getLock(uniqueName('far'));
@@ -164,7 +164,7 @@ it('the death of one member’s server is losing the hold', async () => {
   await expectAllFree();
 });
 
-it('close() of one member’s client is losing the hold', async () => {
+it("close() of one member's client loses the hold", async () => {
   const far = newClient({ lockWatchdogTimeout: 30_000 });
   const spread = client.getMultiLock(client.getLock(names[0]), far.getLock(names[1]));
   const hold = await spread.acquire();
@@ -174,7 +174,7 @@ it('close() of one member’s client is losing the hold', async () => {
   await expectAllFree();
 });
 
-it('close() of the client that made it releases members of other clients, too', async () => {
+it('close() of the client that made the MultiLock also releases members of other clients', async () => {
   const made = newClient({ lockWatchdogTimeout: 30_000 });
   const [first, second] = [client.getLock(names[0]), other.getLock(names[1])];
   const hold = await made.getMultiLock(first, second).acquire();
@@ -187,7 +187,7 @@ it('close() of the client that made it releases members of other clients, too', 
   expect(await rejectionOf(hold.release())).toBe(signal.reason);
 });
 
-it('what was released before is not taken back by close()', async () => {
+it('close() does not undo an earlier release', async () => {
   const made = newClient({ lockWatchdogTimeout: 30_000 });
   const [first, second] = [client.getLock(names[0]), other.getLock(names[1])];
   const multiOfOthers = made.getMultiLock(first, second);
@@ -201,7 +201,7 @@ it('what was released before is not taken back by close()', async () => {
   await theirs.release();
 });
 
-it('with nobody listening is no unhandled rejection', async () => {
+it('a loss without a listener causes no unhandled rejection', async () => {
   const unhandled: unknown[] = [];
   const note = (reason: unknown): void => void unhandled.push(reason);
   process.on('unhandledRejection', note);
@@ -215,7 +215,7 @@ it('with nobody listening is no unhandled rejection', async () => {
   expect(unhandled).toEqual([]);
 });
 
-/** The hold counts that events told, by lock. */
+/** The hold counts that events reported, by lock. */
 function countsOf(events: readonly EventOf<'released'>[]): Record<string, number[]> {
   const counts: Record<string, number[]> = {};
   for (const { lockName, holdCount } of events) (counts[lockName] ??= []).push(holdCount);

@@ -1,4 +1,4 @@
-// What a MultiLock tells of its members: several names on one Redis, one name on several, reentrant and fair ones.
+// A MultiLock and its members: several names on one Redis, one name on several, reentrant and fair locks.
 import { expect, it } from 'vitest';
 import { newClient, sharedConnection } from '../../support/clients.js';
 import { heldOnServer, membersPerTest } from '../../support/multi-locks.js';
@@ -8,7 +8,7 @@ import { uniqueName } from '../../support/unique-name.js';
 const redis = sharedConnection();
 const members = membersPerTest();
 
-it('it holds reentrant and fair members by one owner, once each', async () => {
+it('a MultiLock holds reentrant and fair members by one owner, once each', async () => {
   const { client, multi, names } = members();
   const hold = await multi.acquire();
   expect(hold.ownerId).toMatch(new RegExp(`^${client.clientId}:\\d+$`));
@@ -18,7 +18,7 @@ it('it holds reentrant and fair members by one owner, once each', async () => {
   expect(await heldOnServer(redis, names)).toEqual([{}, {}, {}]);
 });
 
-it('each member excludes others, whichever kind of lock they ask for', async () => {
+it('each member excludes other callers, whichever kind of lock they use', async () => {
   const { multi, others, other, names } = members();
   await using hold = await multi.acquire();
   for (const name of names) {
@@ -29,7 +29,7 @@ it('each member excludes others, whichever kind of lock they ask for', async () 
   expect(hold.signal.aborted).toBe(false);
 });
 
-it('it excludes a MultiLock that shares one member with it', async () => {
+it('a MultiLock excludes another one that shares a member with it', async () => {
   const { multi, other, others } = members();
   const overlapping = other.getMultiLock(others.c, other.getLock(uniqueName()));
   await using hold = await multi.acquire();
@@ -39,7 +39,7 @@ it('it excludes a MultiLock that shares one member with it', async () => {
   await overlapping.unlock();
 });
 
-it('isLocked() is true when all members are locked, by whomever', async () => {
+it('isLocked() is true when all members are locked, whoever holds them', async () => {
   const { multi, others } = members();
   const seen = [await multi.isLocked()];
   for (const lock of [others.a, others.b, others.c]) {
@@ -60,7 +60,7 @@ it('remainTimeToLive() is that of the member that ends first', async () => {
   expect(ttlMs).toBeGreaterThan(20_000);
 });
 
-it('remainTimeToLive() leaves out members without expiry, and is -1 when none has one', async () => {
+it('remainTimeToLive() omits members without expiry, and is -1 when none has one', async () => {
   const { multi, others, names } = members();
   await others.multi.lock();
   await redis.persist(names[0]!);
@@ -69,7 +69,7 @@ it('remainTimeToLive() leaves out members without expiry, and is -1 when none ha
   expect(await multi.remainTimeToLive()).toBe(-1);
 });
 
-it('the caller holds it as often as the member that he holds least often', async () => {
+it("the hold count of a MultiLock is the smallest of its members' hold counts", async () => {
   const { client, multi, a, b } = members();
   const look = async (): Promise<unknown[]> => [
     await multi.isHeldByCurrentOwner(),
@@ -88,7 +88,7 @@ it('the caller holds it as often as the member that he holds least often', async
   });
 });
 
-it('forceUnlock() frees all members, whoever holds them, and tells whether any was held', async () => {
+it('forceUnlock() releases all members, whoever holds them, and returns whether any was held', async () => {
   const { multi, others, names } = members();
   expect(await multi.forceUnlock()).toBe(false);
   await others.b.lock();

@@ -1,4 +1,4 @@
-// A MultiLock and the locks around and inside it: what is held already is re-entered, and parallel branches take turns.
+// A MultiLock and the locks around and inside it: members that are already held are re-entered, and parallel branches take turns.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Lock } from '../../../src/index.js';
@@ -16,7 +16,7 @@ async function counts(): Promise<number[]> {
   return held.map((owners) => Object.values(owners).reduce((sum, count) => sum + Number(count), 0));
 }
 
-it('withLock of a member inside it re-enters', async () => {
+it('withLock() of a member inside the MultiLock re-enters', async () => {
   const { multi, a, b, c } = members();
   await multi.withLock(async (outer) => {
     for (const member of [a, b, c]) {
@@ -45,7 +45,7 @@ it('lock() of a member in the same run re-enters, and its unlock() leaves the Mu
   expect(await counts()).toEqual([0, 0, 0]);
 });
 
-it('it re-enters a member that the scope holds already, and gives it back as it was', async () => {
+it('a MultiLock re-enters a member that the scope already holds, and leaves it as it was', async () => {
   const { multi, b } = members();
   await b.withLock(async (outer) => {
     await multi.withLock({ wait: 0 }, async () => {
@@ -56,7 +56,7 @@ it('it re-enters a member that the scope holds already, and gives it back as it 
   });
 });
 
-it('it re-enters a member that the run holds already, whichever is unlocked first', async () => {
+it('a MultiLock re-enters a member that the run already holds, whichever is unlocked first', async () => {
   const { client, multi, c } = members();
   for (const order of [
     [multi, c],
@@ -72,7 +72,7 @@ it('it re-enters a member that the run holds already, whichever is unlocked firs
   }
 });
 
-it('another MultiLock that overlaps re-enters what is shared and acquires the rest', async () => {
+it('another MultiLock that overlaps re-enters the shared members and acquires the rest', async () => {
   const { client, other, multi, b } = members();
   const rest = uniqueName('rest');
   const overlapping = client.getMultiLock(client.getLock(rest), b);
@@ -86,7 +86,7 @@ it('another MultiLock that overlaps re-enters what is shared and acquires the re
   });
 });
 
-it('what is detached inside it does not re-enter, unless hold.run lets it', async () => {
+it('a detached call inside a MultiLock does not re-enter, except within hold.run()', async () => {
   const { client, multi, a } = members();
   await multi.withLock((hold) =>
     client.detach(async () => {
@@ -104,7 +104,7 @@ it('what is detached inside it does not re-enter, unless hold.run lets it', asyn
   );
 });
 
-it('parallel withLock of it in one scope, inside one hold of it, or of one member never overlap', async () => {
+it('parallel withLock() calls of a MultiLock never overlap: in one scope, inside one hold of it, or of one member', async () => {
   const { client, multi, a } = members();
   await client.run(parallel);
   await multi.withLock(parallel);

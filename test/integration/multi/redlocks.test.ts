@@ -34,7 +34,7 @@ async function nothingLeft(masters: RedNodes, names: readonly string[]): Promise
 }
 
 describe('a MultiLock of Redlocks', () => {
-  it('holds each on all masters by one owner, and gives all back', async () => {
+  it('holds each on all masters by one owner, and releases all', async () => {
     await using client = await nodes.client(LONG);
     const names = twoNames();
     const { multi } = pairOf(client, names);
@@ -50,7 +50,7 @@ describe('a MultiLock of Redlocks', () => {
     await nothingLeft(nodes, names);
   });
 
-  it('excludes the Redlocks it is made of, and they exclude it', async () => {
+  it('excludes its Redlocks, and they exclude it', async () => {
     await using client = await nodes.client(LONG);
     await using other = await nodes.client(LONG);
     const names = twoNames();
@@ -70,7 +70,7 @@ describe('a MultiLock of Redlocks', () => {
     await nothingLeft(nodes, names);
   });
 
-  it('may have other members, too, and takes none of them without all', async () => {
+  it('may have other members as well, and acquires all or none', async () => {
     await using client = await nodes.client(LONG);
     const plain = newClient(LONG);
     const elsewhere = newClient(LONG);
@@ -93,7 +93,7 @@ describe('a MultiLock of Redlocks', () => {
     await Promise.all([plain.close(), elsewhere.close()]);
   });
 
-  it('waits for the one in the way while holding nothing, and then has one owner on all', async () => {
+  it('holds nothing while it waits for a Redlock that is taken, and then has one owner on all', async () => {
     await using client = await nodes.client(LONG);
     await using other = await nodes.client(LONG);
     for (const inTheWay of ['a', 'b'] as const) {
@@ -104,7 +104,7 @@ describe('a MultiLock of Redlocks', () => {
       const held = await others[inTheWay].acquire();
       const waiting = multi.acquire({ wait: 20_000 });
       await sleep(300);
-      // Whoever wants the other one only may have it meanwhile.
+      // Meanwhile another caller may have only the other one.
       for (let count = 0; count < 5; count++) await free.withLock({ wait: 5_000 }, () => undefined);
       await held.release();
       const hold = await waiting;
@@ -120,7 +120,7 @@ describe('a MultiLock of Redlocks', () => {
 });
 
 describe('losing one Redlock of a MultiLock', () => {
-  it('while another kind of member stands gives that back', async () => {
+  it('releases a member of another kind that is still held', async () => {
     await using client = await nodes.client({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
     const plain = newClient(LONG);
     const [name, plainName] = [uniqueName('red'), uniqueName('plain')];
@@ -146,7 +146,7 @@ describe('losing one Redlock of a MultiLock', () => {
 });
 
 describe('masters that do not answer', () => {
-  it('a minority that is dead or silent is in nobody’s way', async () => {
+  it('do not matter while they are a minority, dead or silent', async () => {
     await using servers = await startMasters(5);
     const own = new RedNodes(servers);
     await using proxy = await startProxy(servers[3]!.port);
@@ -173,7 +173,7 @@ describe('masters that do not answer', () => {
     await nothingLeft(own, names);
   });
 
-  it('a majority of one member is a QuorumError, and nothing is held of the others', async () => {
+  it('cause a QuorumError if they are a majority of one member, and none of the others is held', async () => {
     await using servers = await startMasters(3);
     const own = new RedNodes(servers);
     await using client = await nodes.client(LONG);
@@ -190,7 +190,7 @@ describe('masters that do not answer', () => {
     await own.nothingLeft({ name: names[1] });
   });
 
-  it('a majority that comes back is waited for, while nothing is held', async () => {
+  it('are waited for if they are a majority, and nothing is held meanwhile', async () => {
     await using servers = await startMasters(3);
     const own = new RedNodes(servers);
     await using client = await nodes.client(LONG);
@@ -199,7 +199,7 @@ describe('masters that do not answer', () => {
     const free = client.lock(names[0]);
     const multi = client.holdfast.getMultiLock(free, cut.lock(names[1]));
     await Promise.all([servers[0]!.kill(), servers[1]!.kill()]);
-    // A look that asks is answered by one of three only: the client knows that they are gone.
+    // Only one of three masters answers the query: the client knows that the others are gone.
     await eventually(async () => {
       for (const index of [0, 1])
         await expect(cut.members[index]!.getLock('gone').isLocked()).rejects.toThrow(
@@ -221,7 +221,7 @@ describe('masters that do not answer', () => {
     await own.nothingLeft({ name: names[1] });
   });
 
-  it('a majority that is connected and silent is waited for, too', async () => {
+  it('are waited for as well if the majority is connected and silent', async () => {
     await using client = await nodes.client(LONG);
     await using cut = await nodes.proxied(LONG);
     const names = twoNames();

@@ -1,5 +1,5 @@
-// What a MultiLock costs: one command for the first member to acquire and one for the others together, as many to release, all sent
-// without waiting for each other.
+// The cost of a MultiLock: to acquire, one command for the first member and one for the rest; to release, as many; all sent without waiting
+// for each other.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { Holdfast, type Lock } from '../../../src/index.js';
 import { commandOf, loadScripts } from '../../support/lock-commands.js';
@@ -9,7 +9,7 @@ import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** Long enough that no reply comes before what has to be sent without waiting for it. */
+/** Long enough that no reply comes before the next commands are sent. */
 const SLOW_MS = 2_000;
 
 let server: RedisServer;
@@ -43,12 +43,12 @@ async function sent(fn: () => Promise<unknown>): Promise<string[]> {
   return commands.filter(({ byScript }) => !byScript).map(({ name }) => name);
 }
 
-/** The first by itself, and the others, that come while it is under way, together. */
+/** The first by itself, and the others, which follow while it is under way, together. */
 const TWO = ['EVALSHA', 'EVALSHA'];
-/** What is not gathered. */
+/** Commands that are not gathered. */
 const THREE = ['EVALSHA', 'EVALSHA', 'EVALSHA'];
 
-it('an uncontended acquire of three members is two commands, and a release is two', async () => {
+it('an uncontended acquire of three members takes two commands, and a release two', async () => {
   const { multi } = three(client);
   expect(await sent(() => multi.lock())).toEqual(TWO);
   expect(await sent(() => multi.unlock())).toEqual(TWO);
@@ -69,7 +69,7 @@ it('a tryLock() that fails costs a release for each member that was free', async
 });
 
 it.each(['acquire', 'release', 'extend'] as const)(
-  'the commands of an %s are sent without waiting for each other’s replies',
+  "the commands of an %s are sent without waiting for each other's replies",
   async (what) => {
     await using proxy = await startProxy(server.port);
     await using slow = await connected(proxy.url);

@@ -1,4 +1,4 @@
-// Members that are one key of one server, by two clients: they are refused, since each would take the other's hold for its own.
+// Members that are one key of one server, by two clients, are refused, since each would take the other's hold for its own.
 import { Cluster, Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast, OptionError, type HoldfastOptions, type Lock } from '../../../src/index.js';
@@ -31,7 +31,7 @@ function twoClients(redis: HoldfastOptions['redis']): [Holdfast, Holdfast] {
   return [new Holdfast({ redis, ...LEASE }), new Holdfast({ redis, ...LEASE })];
 }
 
-/** Whoever wants it is refused. Returns the commands for that key, and those that ask a server which one it is. */
+/** Checks that every way to acquire is refused. Returns the commands for that key, and those that ask a server for its identity. */
 async function refused(multi: Lock, key: string): Promise<string[]> {
   const commands = await recordCommands(nodes.urls[0]!, async () => {
     for (const call of [() => multi.acquire(), () => multi.tryLock(), () => multi.lock(5_000)]) {
@@ -72,7 +72,7 @@ describe('two members that are the same key of the same server', () => {
     await nodes.nothingLeft({ name });
   });
 
-  it('are refused where prefixes make two names one key, and both are named', async () => {
+  it('are refused when prefixes make two names one key, and the error names both', async () => {
     const options = { redis: nodes.urls[0]!.replace('127.0.0.1', 'localhost'), ...LEASE };
     await using prefixed = new Holdfast({ ...options, keyPrefix: 'app:' });
     await prefixed.ping();
@@ -85,7 +85,7 @@ describe('two members that are the same key of the same server', () => {
   });
 
   it.each(pairs.slice(0, 7))(
-    'are refused by clients that are connected only then, and nothing is left: %s',
+    'are refused by clients that connect only then, and nothing is left: %s',
     async (_, membersOf) => {
       await using proxy = await startProxy(nodes.servers[0]!.port);
       proxy.delay({ downstreamMs: 60 }); // several times, before a client knows its server
@@ -101,7 +101,7 @@ describe('two members that are the same key of the same server', () => {
     },
   );
 
-  it('are not noticed where the user may not use INFO: the release says that the lock was lost', async () => {
+  it('are not noticed without permission for INFO: the release reports that the lock was lost', async () => {
     const [url] = nodes.urls;
     const admin = new Redis(url!);
     const denied = ['unseen', 'on', '>secret', '~*', '&*', '+@all', '-info'] as const;
@@ -118,8 +118,8 @@ describe('two members that are the same key of the same server', () => {
   });
 });
 
-describe('members by two clients that are not the same key', () => {
-  it('are held together at no further cost: of another name, in another database', async () => {
+describe('members by two clients that are different keys', () => {
+  it('are held together at no further cost: with another name, in another database', async () => {
     const name = uniqueName();
     await using elsewhere = new Holdfast({ redis: `${nodes.urls[0]!}/1`, ...LEASE });
     await elsewhere.ping();
@@ -133,7 +133,7 @@ describe('members by two clients that are not the same key', () => {
 });
 
 describe.skipIf(topologiesUnavailable)('in a cluster', () => {
-  it('two members that are the same key are refused, also by clients that are connected only then', async () => {
+  it('two members that are the same key are refused, even by clients that connect only then', async () => {
     await using servers = await startCluster();
     const instance = new Cluster(servers.nodes);
     await instance.ping();

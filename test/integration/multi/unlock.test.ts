@@ -14,14 +14,14 @@ async function freeMembers(): Promise<number> {
   return held.filter((owners) => Object.keys(owners).length === 0).length;
 }
 
-it('by another object for the same locks, in another order, undoes it, too', async () => {
+it('unlock() of another object for the same locks, in another order, undoes lock()', async () => {
   const { client, multi, a, b, c } = members();
   await multi.lock();
   await client.getMultiLock(c, a, b).unlock();
   expect(await freeMembers()).toBe(3);
 });
 
-it('undoes what was locked member by member, and the other way round', async () => {
+it('unlock() undoes what was locked member by member, and the reverse', async () => {
   const { multi, a, b, c } = members();
   for (const lock of [c, a, b]) await lock.lock();
   await multi.unlock();
@@ -31,7 +31,7 @@ it('undoes what was locked member by member, and the other way round', async () 
   expect(await freeMembers()).toBe(3);
 });
 
-it('when not all members are held undoes none', async () => {
+it('unlock() undoes nothing unless all members are held', async () => {
   const { client, multi, a, b, c } = members();
   const notHeld = { code: 'LOCK_NOT_HELD', lockName: multi.name };
   const partly = async (): Promise<void> => {
@@ -49,7 +49,7 @@ it('when not all members are held undoes none', async () => {
   await client.run(partly);
 });
 
-it('a run that ends without it releases all members, and warns of each', async () => {
+it('a run that ends without unlock() releases all members, and warns of each', async () => {
   const { client, multi, names } = members();
   const warned: unknown[] = [];
   client.on('warning', ({ lockName }) => warned.push(lockName));

@@ -1,4 +1,4 @@
-// A MultiLock one of whose servers cannot be reached for a while.
+// A MultiLock with a server that is unreachable for a while.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { connectedClient, proxyPerTest } from '../../support/clients.js';
@@ -8,7 +8,7 @@ import { uniqueName } from '../../support/unique-name.js';
 const members = membersPerTest();
 const proxy = proxyPerTest();
 
-it('a MultiLock waits on while the server of a member cannot be reached, for as long as its wait says', async () => {
+it('a MultiLock waits until its wait ends while the server of a member is unreachable', async () => {
   const { client, a } = members();
   await using far = await connectedClient({ redis: proxy().url, commandTimeout: 500 });
   const multi = client.getMultiLock(a, far.getLock(uniqueName('far')));

@@ -1,4 +1,4 @@
-// `wait` bounds a MultiLock as it bounds one lock, however many members are in the way or silent.
+// `wait` bounds a MultiLock as it bounds one lock, however many members are taken or silent.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, inject, it } from 'vitest';
 import {
@@ -14,7 +14,7 @@ import { commandOf, loadScripts } from '../../support/lock-commands.js';
 import { heldOnServer, membersPerTest } from '../../support/multi-locks.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** What a call may take beyond its limit on a busy machine, apart from what this process was kept from running. */
+/** What a call may take beyond its limit on a busy machine, apart from the time this process could not run. */
 const SLACK_MS = 1_000;
 
 const redis = sharedConnection();
@@ -27,7 +27,7 @@ async function within(limitMs: number, call: () => Promise<unknown>): Promise<vo
   expect(performance.now() - startMs).toBeLessThan(limitMs + SLACK_MS + 2 * lag.longestMs);
 }
 
-it('several members in the way one after another share one wait', async () => {
+it('several members that are taken one after another share one wait', async () => {
   const { client, multi, others } = members();
   const [first, second] = await Promise.all([others.a.acquire(), others.c.acquire()]);
   const waiting = nextEvent(client, 'waiting');
@@ -41,7 +41,7 @@ it('several members in the way one after another share one wait', async () => {
   await second.release();
 });
 
-it('members that become free one after another within the wait are enough', async () => {
+it('a MultiLock is acquired when its members become free one after another within the wait', async () => {
   const { client, multi, others } = members();
   const holds = await Promise.all([others.c, others.a, others.b].map((lock) => lock.acquire()));
   const waiting = nextEvent(client, 'waiting');
@@ -55,10 +55,10 @@ it('members that become free one after another within the wait are enough', asyn
   await multi.unlock();
 });
 
-it('a wait that runs out between two tries is a timeout, not an unreachable server', async () => {
+it('a wait that ends between two tries is a timeout, not an unreachable server', async () => {
   const { client, multi, others, names } = members();
   const hops = new AbortController();
-  // Whatever it waits for becomes free, and by then another one is taken.
+  // The member that the call waits for becomes free, and by then another one is taken.
   const moving = (async () => {
     let held = await others.a.acquire();
     for (let turn = 0; !hops.signal.aborted; turn++) {
@@ -75,7 +75,7 @@ it('a wait that runs out between two tries is a timeout, not an unreachable serv
     try {
       if (await multi.tryLock(5 + (call % 20))) await multi.unlock();
     } catch (error) {
-      // Who has not waited yet has no answer yet: a busy server may take longer than the wait.
+      // A call that has not waited yet has no answer yet: a busy server may take longer than the wait.
       if (waited.length > waitedBefore) errors.push(String(error));
     }
   }
@@ -91,24 +91,27 @@ describe('with a member whose server is silent', () => {
   it.each([
     ['tryLock()', 0, 400],
     ['tryLock(300)', 300, 300],
-  ])('%s ends in time, saying so, and gives the others back', async (_call, wait, limitMs) => {
-    const { client, a, b, c, names } = members();
-    await using far = await connectedClient({ redis: proxy().url, commandTimeout: 400 });
-    const multi = client.getMultiLock(a, far.getLock(uniqueName('far')), b, c);
-    await a.isLocked(); // connected
-    proxy().blackhole();
-    await within(limitMs, async () => {
-      const error = await rejectionOf(multi.tryLock(wait));
-      expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
-    });
-    expect(await heldOnServer(redis, names)).toEqual([{}, {}, {}]);
-    proxy().heal('drop');
-  });
+  ])(
+    '%s ends in time with an error that says so, and releases the other members',
+    async (_call, wait, limitMs) => {
+      const { client, a, b, c, names } = members();
+      await using far = await connectedClient({ redis: proxy().url, commandTimeout: 400 });
+      const multi = client.getMultiLock(a, far.getLock(uniqueName('far')), b, c);
+      await a.isLocked(); // connected
+      proxy().blackhole();
+      await within(limitMs, async () => {
+        const error = await rejectionOf(multi.tryLock(wait));
+        expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+      });
+      expect(await heldOnServer(redis, names)).toEqual([{}, {}, {}]);
+      proxy().heal('drop');
+    },
+  );
 
-  it('a fixed lease whose extension stays unanswered ends the call in time, and gives all members back', async () => {
+  it('a fixed lease whose extension stays unanswered ends the call in time, and all members are released', async () => {
     const { client, other, a, names } = members();
     await loadScripts(inject('redisUrl'));
-    // It does not give the connection up before the wait is over.
+    // The client does not drop the connection before the wait is over.
     const patient = { lockWatchdogTimeout: 30_000, commandTimeout: 10_000 };
     await using far = await connectedClient({ redis: proxy().url, ...patient });
     const farLock = far.getLock(uniqueName('far'));
@@ -121,18 +124,18 @@ describe('with a member whose server is silent', () => {
       await waiting;
       const extension = proxy().holdBack(commandOf('reenter', farLock.name), 'silence');
       await theirs.release();
-      await extension.happened; // its place was waited for: now its lease is to begin anew, with that of the others
+      await extension.happened; // the call waited for its place: now its lease is to begin anew, with that of the others
       expect(await call).toMatchObject({ code: 'REDIS_UNAVAILABLE', lockName: farLock.name });
     });
     expect(await heldOnServer(redis, names.slice(0, 1))).toEqual([{}]);
     await other.getLock(names[0]!).withLock(() => undefined);
-    proxy().cut(); // a new connection gives back what the silent one could not
+    proxy().cut(); // a new connection releases what the silent one could not
     await eventually(async () => {
       expect(await redis.exists(farLock.name)).toBe(0);
     });
   });
 
-  it('a member that falls silent while it is held does not keep the caller from failing in time', async () => {
+  it('a member that falls silent while it is held does not delay the failure of the call', async () => {
     const { client, other, a, names } = members();
     await using far = await connectedClient({
       redis: proxy().url,

@@ -1,4 +1,4 @@
-// The other libraries in the benchmarks print nothing of their own among the figures.
+// The other libraries in the benchmarks print nothing among the figures.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, inject, it, vi, type MockInstance } from 'vitest';
 import { nodeRedisson } from '../../../benchmarks/peers/node-redisson.js';
@@ -16,7 +16,7 @@ describe('node-redisson prints nothing', () => {
     expect(told).not.toHaveBeenCalled();
   });
 
-  it('when its client is closed while a lock is kept', async () => {
+  it('when its client is closed while a lock is held', async () => {
     const client = await nodeRedisson.connect({ urls: [inject('redisUrl')], leaseMs: 600 });
     await client.keep(uniqueName());
     client.close();
@@ -27,7 +27,7 @@ describe('node-redisson prints nothing', () => {
     await using server = await startRedis();
     const client = await nodeRedisson.connect({ urls: [server.url] });
     await server.stop();
-    await sleep(300); // it has tried to connect anew
+    await sleep(300); // it has tried to reconnect
     client.close();
   });
 });

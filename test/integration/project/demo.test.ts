@@ -1,5 +1,5 @@
-// The demo: what it shows of fencing tokens, also on node-redis alone, and of readers; and where something is in its way: a terminal that closes,
-// somebody who has seen enough, a Redis that was named and cannot be used.
+// The demo: what it shows of fencing tokens, also with node-redis alone, and of readers; and what it does when its terminal closes, when
+// the viewer interrupts it, and when the given Redis is unusable.
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
@@ -17,7 +17,7 @@ const hasTerminals = spawnSync('script', ['--version']).status === 0;
 
 describe('the demo', () => {
   it.skipIf(!hasTerminals || !startsProcesses)(
-    'leaves nothing running when its terminal is closed (left out where there is no `script` to make terminals, and on Docker)',
+    'leaves nothing running when its terminal is closed (skipped without `script` to make terminals, and on Docker)',
     async () => {
       const terminal = openTerminal(`${process.execPath} scripts/demo.mjs --redlock`);
       const seen: string[] = [];
@@ -48,7 +48,7 @@ describe('the demo', () => {
     expect(workers.filter(isRunning)).toEqual([]);
   }, 90_000);
 
-  it('shows the same where node-redis is installed, and no ioredis', async () => {
+  it('shows the same with node-redis and without ioredis', async () => {
     await using project = await projectWith(['redis', 'tsx', 'eventemitter3', 'p-limit']);
     await using redis = await startRedis();
     const { demo, seen } = play(redis.url, '--fenced', project.path);
@@ -57,20 +57,20 @@ describe('the demo', () => {
     expect(await keysOn(redis.url)).toEqual([]);
   }, 90_000);
 
-  it('shows that readers overlap and add up right while others write, past two kills, and leaves nothing behind', async () => {
+  it('shows that readers overlap and get right sums while others write, past two kills, and leaves nothing behind', async () => {
     await using redis = await startRedis();
     const { demo, seen } = play(redis.url, '--readers');
     const workers = await workersOf(demo, 6);
     expect(await once(demo, 'close')).toEqual([0, null]);
-    expect(seen()).toMatch(/ reads: SIGKILL[^]* writes \d[^]* has written nothing yet: SIGKILL/);
+    expect(seen()).toMatch(/ reads: SIGKILL[^]* writes \d[^]* has not written yet: SIGKILL/);
     expect(seen()).toMatch(/\n +wrong sums +[1-9]\d* +0\n/);
-    expect(seen()).toMatch(/\n +at most so many read at a time +- +[2-4]\n/);
-    expect(seen()).toMatch(/\n +in all accounts at the end +[\d,.]+ +4,000\.00\n/);
+    expect(seen()).toMatch(/\n +most readers at a time +- +[2-4]\n/);
+    expect(seen()).toMatch(/\n +total of all accounts +[\d,.]+ +4,000\.00\n/);
     expect(await keysOn(redis.url)).toEqual([]);
     expect(workers.filter(isRunning)).toEqual([]);
   }, 120_000);
 
-  it('leaves nothing behind when it is ended while a holder is paused', async () => {
+  it('leaves nothing behind when it is interrupted while a holder is paused', async () => {
     await using redis = await startRedis();
     const { demo, seen } = play(redis.url, '--fenced');
     const workers = await workersOf(demo);
@@ -78,11 +78,11 @@ describe('the demo', () => {
     demo.kill('SIGTERM');
     expect(await once(demo, 'close')).toEqual([130, null]);
     expect(workers.filter(isRunning)).toEqual([]);
-    // What a process held that was killed stands until its lease ends.
+    // The locks of a killed process last until their leases end.
     await expect.poll(() => keysOn(redis.url), { timeout: 10_000 }).toEqual([]);
   }, 90_000);
 
-  it('says in one line that the Redis it was given does not answer', async () => {
+  it('reports in one line that the given Redis does not answer', async () => {
     const silent = createServer().listen(0, '127.0.0.1');
     await once(silent, 'listening');
     const { port } = silent.address() as { port: number };
@@ -95,7 +95,7 @@ describe('the demo', () => {
     }
   });
 
-  it('says in one line that the Redis it was given wants a password, and does not show the one it has', async () => {
+  it('reports in one line that the given Redis wants a password, and does not print the one it was given', async () => {
     await using redis = await startRedis({ args: ['--requirepass', 'right'] });
     const failure = await failureOf(redis.url.replace('//', '//:wrong-secret@'));
     expect(failure).toMatch(
@@ -105,7 +105,7 @@ describe('the demo', () => {
   });
 });
 
-/** What it prints to stderr, given a Redis that it cannot use. */
+/** The demo's output on stderr, given a Redis that it cannot use. */
 async function failureOf(url: string): Promise<string> {
   const env = { ...process.env, HOLDFAST_REDIS_URL: url, FORCE_COLOR: '0' };
   const demo = spawn(process.execPath, DEMO, { env, stdio: ['ignore', 'ignore', 'pipe'] });
@@ -129,7 +129,7 @@ async function projectWith(
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true }) };
 }
 
-/** What it prints to stdout, played on this Redis, and its process. */
+/** The demo's output on stdout, played on this Redis, and its process. */
 function play(
   url: string,
   show: string,

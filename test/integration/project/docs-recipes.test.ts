@@ -1,4 +1,4 @@
-// The recipes of the how-to pages for which no other package is needed do what they say.
+// The recipes of the how-to pages that need no other package do what they say.
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -43,7 +43,7 @@ describe('the recipe for leader election', () => {
     }
   });
 
-  it('tells a leader that has lost the lock, and stands again', async () => {
+  it('notifies a leader that has lost the lock, and lets it run for leader again', async () => {
     const told = vi.spyOn(console, 'error').mockReturnValue();
     const office = uniqueName('office');
     await using holdfast = newClient();
@@ -98,7 +98,7 @@ describe('the cache recipe', () => {
     await redis.del(key);
   });
 
-  it('loads again after a load that failed', async () => {
+  it('loads again after a failed load', async () => {
     const key = uniqueName('cached');
     await using holdfast = new Holdfast({ redis: inject('redisUrl') });
     const load = vi.fn(() => Promise.resolve('value'));
@@ -110,7 +110,7 @@ describe('the cache recipe', () => {
     await redis.del(key);
   });
 
-  it('answers with an old value while one caller refreshes it, also inside a hold', async () => {
+  it('answers with an old value while one caller refreshes it, even inside a hold', async () => {
     const key = uniqueName('cached');
     await using one = new Holdfast({ redis: inject('redisUrl') });
     await using other = new Holdfast({ redis: inject('redisUrl') });
@@ -133,7 +133,7 @@ describe('the cache recipe', () => {
   });
 });
 
-describe('the recipe for a rate', () => {
+describe('the recipe for a rate limit', () => {
   it('begins at most ten calls in any second, over all processes, and answers at once', async () => {
     const keyPrefix = `${uniqueName('rate')}:`;
     await using one = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
@@ -157,7 +157,7 @@ describe('the recipe for a rate', () => {
 });
 
 describe('the recipe for outcomes', () => {
-  it('knows what was done, what was not begun, and what it does not know', async () => {
+  it('knows what was done, what was not begun, and what is uncertain', async () => {
     await using holdfast = newClient();
     await using other = newClient();
     const lock = holdfast.getLock(uniqueName('outcome'));
@@ -185,7 +185,7 @@ describe('the recipe for outcomes', () => {
         await sleep(60_000, undefined, { signal });
       }),
     ).toMatchObject({ state: 'not known', error: { name: 'AbortError' } });
-    // A lock of the work's own that was not free is no reason to believe that nothing was done.
+    // If another lock that the work needs was not free, that does not show that nothing was done.
     const inner = other.getLock(uniqueName('outcome'));
     await using hold = await inner.acquire();
     expect(

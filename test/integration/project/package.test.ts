@@ -1,4 +1,4 @@
-// The packed package: it installs into an empty project, runs there by import and by require(), and type-checks.
+// The packed package: it installs into an empty project, works there by import and by require(), and type-checks.
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
@@ -10,12 +10,12 @@ import { uniqueName } from '../../support/unique-name.js';
 
 const run = promisify(execFile);
 
-/** Where it is there, as a dependency of a dependency. */
+/** If it is there, as a dependency of a dependency. */
 const ESBUILD = resolve('node_modules/esbuild/bin/esbuild');
 
 let project: string;
 
-// One project for all tests: its installation is what takes the time.
+// One project for all tests: its installation takes the time.
 beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), 'holdfast-package-'));
   const { stdout } = await run('npm', ['pack', '--silent', '--pack-destination', project]);
@@ -34,7 +34,7 @@ afterAll(async () => {
 });
 
 describe('the packed package', () => {
-  it('holds the build and what is read, and neither sources, maps nor tests', async () => {
+  it('contains the build and its docs, and no sources, maps or tests', async () => {
     const { stdout } = await run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts']);
     const [{ files }] = JSON.parse(stdout) as [{ files: { path: string }[] }];
     const paths = files.map(({ path }) => path);
@@ -47,17 +47,17 @@ describe('the packed package', () => {
     ).toEqual([]);
   });
 
-  it('runs when imported', async () => {
+  it('works when imported', async () => {
     await write('use.mjs', `import { Holdfast } from 'holdfast';\n${USE}`);
     expect(await runInProject('use.mjs')).toBe('held 1\nfree\n');
   });
 
-  it('runs when required from CommonJS', async () => {
+  it('works when required from CommonJS', async () => {
     await write('use.cjs', `const { Holdfast } = require('holdfast');\n${USE_IN_COMMONJS}`);
     expect(await runInProject('use.cjs')).toBe('held 1\nfree\n');
   });
 
-  it('says where it found ioredis, and what it needs, where an old one is installed', async () => {
+  it('reports where it found ioredis, and what it needs, if an old one is installed', async () => {
     const packages = 'old/node_modules';
     await cp(join(project, 'node_modules/holdfast'), join(project, packages, 'holdfast'), {
       recursive: true,
@@ -74,7 +74,7 @@ describe('the packed package', () => {
     });
   });
 
-  it.skipIf(!existsSync(ESBUILD))('tells what a server refuses in a minified bundle', async () => {
+  it.skipIf(!existsSync(ESBUILD))("reports a server's refusal in a minified bundle", async () => {
     await write('bundled.mjs', BUNDLED);
     const options = ['--bundle', '--minify', '--platform=node', '--outfile=bundle.cjs'];
     await run(ESBUILD, ['bundled.mjs', ...options], { cwd: project });

@@ -16,7 +16,7 @@ import { newClient, nextEvent } from '../../support/clients.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe('the Express recipe', () => {
-  it('makes the transfers of one account one after another, in all processes', async () => {
+  it('runs the transfers of one account one after another, in all processes', async () => {
     const keyPrefix = `${uniqueName('recipe')}:`;
     await using one = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
     await using other = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
@@ -38,7 +38,7 @@ describe('the Express recipe', () => {
     }
   });
 
-  it('answers 409 while somebody else is at it for too long', async () => {
+  it('answers 409 while another request holds the lock for too long', async () => {
     const keyPrefix = `${uniqueName('recipe')}:`;
     await using holdfast = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
     await using other = new Holdfast({ redis: inject('redisUrl'), keyPrefix });
@@ -58,8 +58,8 @@ describe('the Express recipe', () => {
   });
 });
 
-describe('the Express recipe, when the lock is lost under way', () => {
-  it('answers with the balance where the transfer was made all the same', async () => {
+describe('the Express recipe, when the lock is lost meanwhile', () => {
+  it('answers with the balance if the transfer was made nevertheless', async () => {
     const { status, body, told } = await lose(() => Promise.resolve(5));
     expect({ status, body }).toEqual({ status: 200, body: { balance: 5 } });
     expect(told).toContain('made, but perhaps beside another transfer');
@@ -68,14 +68,14 @@ describe('the Express recipe, when the lock is lost under way', () => {
   it.each<[string, Transfer]>([
     ['by the reason of its signal', (_, { signal }) => Promise.reject(signal.reason as Error)],
     ['by an AbortError', (_, { signal }) => sleep(10_000, 5, { signal })],
-  ])('says that it does not know what became of a step that ended %s', async (_, transfer) => {
+  ])('reports that the outcome of a step that ended %s is unknown', async (_, transfer) => {
     const { status, body, told } = await lose(transfer);
     expect(told).not.toBe('');
     expect(status).toBe(500);
     expect(body).toEqual({ error: 'not known whether it was made: look before you try again' });
   });
 
-  it('does not write after the event loop stood still for longer than the lease', async () => {
+  it('does not write after the event loop was blocked for longer than the lease', async () => {
     let isWritten = false;
     const { status } = await answerOf(
       newClient({ keyPrefix: `${uniqueName('recipe')}:` }),
@@ -91,7 +91,7 @@ describe('the Express recipe, when the lock is lost under way', () => {
 
   type Transfer = Parameters<typeof bank>[1];
 
-  /** The answer to a transfer that goes on without its lock. */
+  /** The answer to a transfer that continues without its lock. */
   async function lose(transfer: Transfer): ReturnType<typeof answerOf> {
     const holdfast = newClient({ keyPrefix: `${uniqueName('recipe')}:` });
     return await answerOf(holdfast, async (account, hold) => {
@@ -152,8 +152,8 @@ describe('the cron recipe', () => {
   });
 });
 
-describe('the cron recipe, with a task that takes its time', () => {
-  it('gives the lock up only when the run that is under way has ended', async () => {
+describe('the cron recipe, with a slow task', () => {
+  it('releases the lock only when the current run has ended', async () => {
     const keyPrefix = `${uniqueName('recipe')}:`;
     const begun: string[] = [];
     let [inside, most] = [0, 0];
@@ -182,7 +182,7 @@ describe('the cron recipe, with a task that takes its time', () => {
     }
   });
 
-  it('begins no run after the event loop stood still for longer than the lease', async () => {
+  it('begins no run after the event loop was blocked for longer than the lease', async () => {
     const lockWatchdogTimeout = 3_000;
     const keyPrefix = `${uniqueName('recipe')}:`;
     await using holdfast = new Holdfast({
@@ -211,7 +211,7 @@ describe('the cron recipe, with a task that takes its time', () => {
     }
   });
 
-  it('tells that a run failed, and goes on with the next', async () => {
+  it('reports a failed run, and continues with the next', async () => {
     const told = vi.spyOn(console, 'error').mockReturnValue();
     const unhandled = vi.fn();
     process.on('unhandledRejection', unhandled);
@@ -308,7 +308,7 @@ describe('the recipe for each tick', () => {
 });
 
 describe('the BullMQ recipe', () => {
-  it('does the jobs of one customer one at a time, and those of others meanwhile', async () => {
+  it('runs the jobs of one customer one at a time, and those of others meanwhile', async () => {
     const { hostname: host, port } = new URL(inject('redisUrl'));
     const connection = { host, port: Number(port) };
     const name = randomUUID();
@@ -355,7 +355,7 @@ describe('the BullMQ recipe, with a job that fails when its lock is lost', () =>
     const errors: string[] = [];
     const worker = customerWorker(holdfast, name, connection, async ({ data: { customer } }) => {
       await holdfast.getLock(`customer:${customer}`).forceUnlock();
-      await redis.del(`holdfast_forced:{${keyPrefix}customer:${customer}}`); // a word that nobody needs
+      await redis.del(`holdfast_forced:{${keyPrefix}customer:${customer}}`); // a mark that nobody needs
       throw new UnrecoverableError('no such customer');
     });
     worker.on('failed', (_job, error) => errors.push(error.message));

@@ -1,4 +1,4 @@
-// The data is Redisson's RLock: its keys, owners, counts and messages. test/redisson has the tests beside Redisson itself.
+// The data is that of Redisson's RLock: its keys, owners, counts and messages. test/redisson has the tests beside Redisson itself.
 import { Redis } from 'ioredis';
 import { randomUUID } from 'node:crypto';
 import { afterEach, beforeEach, expect, inject, it } from 'vitest';
@@ -39,7 +39,7 @@ it('a lock is a hash `<client>:<n>` -> count under its very name, with its lease
   expect(await redis.exists(name)).toBe(0);
 });
 
-it('a release is "0" on redisson_lock__channel:{name}, once, also when it is forced', async () => {
+it('a release is "0" on redisson_lock__channel:{name}, once, even if it is forced', async () => {
   const subscriber = new Redis(inject('redisUrl'));
   const messages: string[][] = [];
   subscriber.on('message', (...message: string[]) => messages.push(message));
@@ -55,7 +55,7 @@ it('a release is "0" on redisson_lock__channel:{name}, once, also when it is for
   subscriber.disconnect();
 });
 
-it('a name with braces has them in its channel as Redisson has', async () => {
+it('a name with braces keeps them in its channel, as in Redisson', async () => {
   name = `${name}{tag}`;
   const subscriber = new Redis(inject('redisUrl'));
   const heard = new Promise((resolve) => subscriber.on('message', resolve));
@@ -65,7 +65,7 @@ it('a name with braces has them in its channel as Redisson has', async () => {
   subscriber.disconnect();
 });
 
-it('an owner with a negative number, as lockAsync(-1) makes, is a holder like any other', async () => {
+it('an owner with a negative number, as of lockAsync(-1), is a holder like any other', async () => {
   const negative = `${randomUUID()}:-1`;
   await redis.hset(name, negative, 1);
   await redis.pexpire(name, 30_000);
@@ -76,7 +76,7 @@ it('an owner with a negative number, as lockAsync(-1) makes, is a holder like an
   await redis.del(`holdfast_forced:{${name}}`);
 });
 
-it('Redisson’s read-write lock is no lock of ours: a KeyConflictError, and nothing is changed', async () => {
+it("Redisson's read-write lock is not one of ours: a KeyConflictError, and nothing changes", async () => {
   const data = { mode: 'read', [`${randomUUID()}:52`]: '1' };
   await redis.hset(name, data);
   await expect(client.getLock(name).lock()).rejects.toMatchObject({ code: 'KEY_CONFLICT' });

@@ -1,4 +1,4 @@
-// The shortest way through everything public, where there is more than one server.
+// The shortest way through the whole public interface, with more than one server.
 import { Cluster } from 'ioredis';
 import { describe, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';

@@ -1,4 +1,4 @@
-// The shortest way through everything public: what is run against each supported ioredis.
+// The shortest way through the whole public interface, which runs against each supported ioredis.
 import { Redis } from 'ioredis';
 import { describe, expect, inject, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
@@ -25,7 +25,7 @@ describe('a lock', () => {
     }
   });
 
-  it('moves on when its holder is killed, and a client that closes lets its process end', async () => {
+  it('passes on when its holder is killed, and a client that closes lets its process end', async () => {
     await using first = startChild('lock-user.ts');
     await using second = startChild('lock-user.ts');
     const name = uniqueName();

@@ -1,4 +1,4 @@
-// The tutorial: each of its steps stands on the page as it is run here, and prints what the page says.
+// The tutorial: each step is on the page as it runs here, and prints what the page says.
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -8,7 +8,7 @@ import { afterEach, describe, expect, inject, it } from 'vitest';
 
 const PAGE = readFileSync('docs/tutorial.md', 'utf8');
 
-/** What a process needs that is started from TypeScript; those that it forks get it, too. */
+/** What a process needs that runs TypeScript; its child processes get it as well. */
 const IMPORTS = [
   'tsx',
   '../../support/library-under-test.mjs',
@@ -17,7 +17,7 @@ const IMPORTS = [
   .map((file) => (file.startsWith('.') ? new URL(file, import.meta.url).href : file))
   .flatMap((file) => ['--import', file]);
 
-/** The numbers that a step prints, in order, and what they must be. */
+/** The numbers that a step prints, in order, and their expected values. */
 type Numbers = readonly number[];
 type Check = (numbers: Numbers) => boolean;
 
@@ -40,7 +40,7 @@ describe('the tutorial', () => {
     60_000,
   );
 
-  // The steps have the names of the page, and none that the clean-up check knows.
+  // The steps use the names of the page, and none that the clean-up check knows.
   afterEach(async () => {
     const redis = new Redis(inject('redisUrl'));
     const keys = await redis.keys('*tutorial:*');
@@ -49,7 +49,7 @@ describe('the tutorial', () => {
   });
 });
 
-/** Runs it, and returns what it prints; it must print no error, and end well. */
+/** Runs the step, and returns its output; it must print no error, and end well. */
 async function outputOf(step: string): Promise<string> {
   const file = fileURLToPath(new URL(`../../tutorial/${step}`, import.meta.url));
   const env = { ...process.env, HOLDFAST_REDIS_URL: inject('redisUrl') };
@@ -59,7 +59,7 @@ async function outputOf(step: string): Promise<string> {
   return stdout;
 }
 
-/** What stands in the first block of output behind the step on the page. */
+/** The first block of output after the step on the page. */
 function shownOutputOf(step: string): string {
   const code = `\`\`\`js\n${readFileSync(`test/tutorial/${step}`, 'utf8')}\`\`\`\n`;
   const [, behind, ...more] = PAGE.split(code);
@@ -69,7 +69,7 @@ function shownOutputOf(step: string): string {
   return shown ?? '';
 }
 
-/** An owner has a number of its own at each run: `alice-0123456789ab:1`. */
+/** An owner has another number at each run: `alice-0123456789ab:1`. */
 const ID = /-[0-9a-f]{12}:\d+/g;
 const NUMBER = /\d+(?:\.\d+)?/g;
 

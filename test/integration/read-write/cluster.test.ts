@@ -1,4 +1,4 @@
-// Read-write locks on a cluster of three real masters: all that belongs to one stays in its slot.
+// Read-write locks on a cluster of three real masters: all keys of a lock stay in its slot.
 import { Cluster } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
@@ -37,7 +37,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     await Promise.all([one.close(), two.close()]);
   });
 
-  it('readers and writers of several names are let in, and one downgrades', async () => {
+  it('readers and writers of several names acquire the lock, and one downgrades', async () => {
     const locks = Array.from({ length: 6 }, () => new TestReadWriteLock(cluster));
     await Promise.all(
       locks.map(async (lock) => {
@@ -58,7 +58,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     );
   });
 
-  it('a downgrade that a node has not which took over its slot is told to that one', async () => {
+  it('a downgrade that the new node of a slot has missed is repeated there', async () => {
     await using mover = await SlotMover.of(servers.masters);
     const lock = new TestReadWriteLock(cluster);
     const write = await lock.writeLock(one).acquire();

@@ -1,4 +1,4 @@
-// From writing to reading on a real server: others may read from then on, and the command may be lost, doubled or late.
+// A downgrade from writing to reading on a real server: others may read afterwards, and the command may be lost, doubled or late.
 import { beforeEach, afterEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, proxyPerTest, sharedConnection } from '../../support/clients.js';
@@ -44,7 +44,7 @@ describe('a downgrade', () => {
     },
   );
 
-  it('whose command comes once more changes nothing: not while it reads, nor when others write', async () => {
+  it('whose command arrives twice changes nothing the second time: neither while it reads, nor when others write', async () => {
     const copy = await client.run(async () => {
       await lock.writeLock(client).lock();
       await lock.readLock(client).lock();
@@ -70,11 +70,11 @@ describe('a downgrade', () => {
     await (await hold).release();
   });
 
-  it('that is held back until its owner writes nothing any more comes too late to matter', async () => {
+  it('that arrives after its owner has stopped writing has no effect', async () => {
     const late = proxy().holdBack(handOver());
     await client.run(async () => {
       await lock.writeLock(client).lock();
-      const read = await lock.readLock(client).acquire(); // its re-entry is what was held back
+      const read = await lock.readLock(client).acquire(); // the held-back command was that of its re-entry
       await lock.writeLock(client).unlock();
       expect(await lock.held()).toBe('R');
       const others = await lock.readLock(other).acquire();
@@ -86,7 +86,7 @@ describe('a downgrade', () => {
     await late.deliver();
   });
 
-  it('that a server has not, which took over from another perhaps, is told it when the connection is made anew', async () => {
+  it('that the server has missed, perhaps after a failover, is repeated on the next connection', async () => {
     await client.run(async () => {
       await lock.writeLock(client).lock();
       await lock.readLock(client).lock();
@@ -94,7 +94,7 @@ describe('a downgrade', () => {
       await lock.undowngrade();
       const reads = await client.detach(() => lock.join(other, 'read'));
       proxy().cut();
-      // Else the other waits for as long as this one reads.
+      // Otherwise the other caller waits as long as this one reads.
       expect(await settledWithin(reads.hold, 5_000)).toMatchObject({ lockName: lock.name });
       expect(await lock.held()).toBe('RR');
       await (await reads.hold).release();
@@ -102,7 +102,7 @@ describe('a downgrade', () => {
     });
   });
 
-  it('of a hold that was lost is told as a loss', async () => {
+  it('of a hold that was lost is reported as a loss', async () => {
     const write = await lock.writeLock(client).acquire();
     const read = await write.run(() => lock.readLock(client).acquire());
     await redis.del(...lock.keys);

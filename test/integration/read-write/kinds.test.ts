@@ -1,4 +1,4 @@
-// A name is that of one kind: whoever wants another one there is told what is in the way, and nothing is changed.
+// A name belongs to one kind of lock: a caller of another kind learns what is in the way, and nothing changes.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { KeyConflictError, type Holdfast } from '../../../src/index.js';
 import { newClient, rejectionOf, sharedConnection } from '../../support/clients.js';
@@ -29,7 +29,7 @@ const halves: [string, Take][] = [
 ];
 
 describe.each(others)('%s', (_title, take, kind) => {
-  it.each(halves)('is in the way of who wants to %s', async (_half, takeHalf) => {
+  it.each(halves)('makes it impossible to %s', async (_half, takeHalf) => {
     const lock = new TestReadWriteLock(redis);
     const hold = await take(lock.name);
     const before = await lock.state();
@@ -56,8 +56,8 @@ describe.each(others)('%s', (_title, take, kind) => {
   });
 });
 
-describe('a semaphore of which more permits were set', () => {
-  it('leaves a read-write lock of its name as it is when it is used no more', async () => {
+describe('a semaphore with an increased number of permits', () => {
+  it('leaves a read-write lock of its name unchanged when nobody uses it any more', async () => {
     const lock = new TestReadWriteLock(redis);
     const semaphore = client.getSemaphore(lock.name, { permits: 3 });
     await semaphore.setPermits(5);
@@ -77,9 +77,9 @@ describe('a semaphore of which more permits were set', () => {
   });
 });
 
-describe('a hash of somebody else', () => {
+describe('a foreign hash', () => {
   it.each([{ used: 5 }, { capacity: 100, used: 5 }, { capacity: 3, used: 0 }])(
-    'like %o is told to whoever wants a semaphore or a read-write lock there, and stays as it is',
+    'like %o is reported to a caller that wants a semaphore or a read-write lock there, and stays unchanged',
     async (fields) => {
       const { name } = new TestReadWriteLock(redis);
       await redis.hset(name, fields);
@@ -93,7 +93,7 @@ describe('a hash of somebody else', () => {
         () => lock.writeLock().forceUnlock(),
       ])
         expect(await rejectionOf(call())).toBeInstanceOf(KeyConflictError);
-      await client.close(); // what may be left of them has been removed
+      await client.close(); // what may remain of them has been removed
       const found = await redis.hgetall(name);
       await redis.del(name);
       expect(found).toEqual(
@@ -105,7 +105,7 @@ describe('a hash of somebody else', () => {
 
 describe('the name of a semaphore that is held', () => {
   it.each(['read', 'write'] as const)(
-    'is refused to who forces the %s lock of that name, and its holders stay',
+    'is refused to a forceUnlock() of the %s lock of that name, and its holders stay',
     async (half) => {
       const lock = new TestReadWriteLock(redis);
       const permit = await client.getSemaphore(lock.name, { permits: 3 }).acquire();

@@ -20,7 +20,7 @@ afterEach(async () => {
   await Promise.all([client.close(), other.close()]);
 });
 
-it('a MultiLock reads one and writes another', async () => {
+it('a MultiLock reads one lock and writes another', async () => {
   const [read, written] = [new TestReadWriteLock(redis), new TestReadWriteLock(redis)];
   const both = client.getMultiLock(read.readLock(client), written.writeLock(client));
   await both.withLock(async () => {

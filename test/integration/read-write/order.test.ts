@@ -1,4 +1,4 @@
-// Who is let in when: readers together, a writer alone, first come first served over all clients.
+// The order of entry: readers together, a writer alone, first come first served over all clients.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Hold, Holdfast } from '../../../src/index.js';
@@ -26,7 +26,7 @@ afterEach(async () => {
 });
 
 describe('over several clients', () => {
-  it('they are let in in the order in which they came, readers that wait side by side together', async () => {
+  it('callers enter in the order in which they came, and adjacent readers enter together', async () => {
     const lock = new TestReadWriteLock(redis);
     const first = await lock.readLock(one).acquire();
     const order: string[] = [];
@@ -53,13 +53,13 @@ describe('over several clients', () => {
     await lock.isGone();
   });
 
-  it('a writer that gives up lets those in who waited behind it, beside those who read', async () => {
+  it('a writer that gives up lets the readers behind it join the present readers', async () => {
     const lock = new TestReadWriteLock(redis);
     const read = await lock.readLock(one).acquire();
     const aborter = new AbortController();
     const { hold: write } = await lock.join(two, 'write', { signal: aborter.signal });
     const { hold: behind } = await lock.join(one, 'read');
-    await sleep(300); // all listen, and look for themselves only after 10 s
+    await sleep(300); // all listen, and poll only after 10 s
     aborter.abort();
     await expect(write).rejects.toMatchObject({ code: 'LOCK_ABORTED' });
     const gaveUpAtMs = performance.now();
@@ -75,13 +75,13 @@ describe('over several clients', () => {
     const dead = await lock.writeLock(one).acquire({ lease: 400 });
     const beganAtMs = performance.now();
     const read = await lock.readLock(two).acquire();
-    expect(performance.now() - beganAtMs).toBeLessThan(5_000); // of itself it would look after 10 s
+    expect(performance.now() - beganAtMs).toBeLessThan(5_000); // without it, it would poll after 10 s
     expect(dead.signal.aborted).toBe(true);
     await read.release();
     await lock.isGone();
   });
 
-  it('who waits is told who is in the way', async () => {
+  it('a waiter learns who is in the way', async () => {
     const lock = new TestReadWriteLock(redis);
     await lock.writeLock(one).withLock(async ({ ownerId }) => {
       for (const half of [lock.readLock(two), lock.writeLock(two)])
@@ -105,12 +105,12 @@ it('40 readers of two clients enter in one hand-over', async () => {
     lock.readLock(clients[index % 2]!).acquire(),
   );
   await lock.hasLength(40);
-  await sleep(100); // all stand where they would hear
+  await sleep(100); // all are where they receive messages
   const commands = await recordCommands(server.url, async () => {
     const beganAtMs = performance.now();
     await write.release();
     await Promise.all(reads);
-    expect(performance.now() - beganAtMs).toBeLessThan(5_000); // of themselves they would look after 10 s
+    expect(performance.now() - beganAtMs).toBeLessThan(5_000); // without it, they would poll after 10 s
   });
   const handOvers = commands.filter(
     ({ name, args, byScript }) =>
@@ -127,7 +127,7 @@ it('40 readers of two clients enter in one hand-over', async () => {
   own.disconnect();
 });
 
-it('a writer among 50 readers that never pause gets in before any of them gets in twice more', async () => {
+it('a writer among 50 readers that never pause enters before any of them enters twice more', async () => {
   const lock = new TestReadWriteLock(redis);
   let isOver = false;
   const reading = Array.from({ length: 50 }, async (_, index) => {
@@ -150,7 +150,7 @@ it('a writer among 50 readers that never pause gets in before any of them gets i
     const before = entered.map(({ length }) => length);
     const held = await acquiring;
     const since = entered.map(({ length }, index) => length - before[index]!);
-    expect(since[0]! + since[1]!).toBeLessThanOrEqual(50); // those whose answers were on their way
+    expect(since[0]! + since[1]!).toBeLessThanOrEqual(50); // those whose answers were under way
     await held.release();
   }
   isOver = true;

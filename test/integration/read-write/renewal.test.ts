@@ -1,4 +1,4 @@
-// How the holders of read-write locks are renewed, when some of them have been put out.
+// The renewal of read-write locks after some of their holders were forced out.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
 import { connectedClient } from '../../support/clients.js';
@@ -20,7 +20,7 @@ afterEach(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-it('that some were forced out is found by the renewal itself, so that the others wait for no more than that', async () => {
+it('the renewal itself finds the holders that were forced out, without a further round trip for the others', async () => {
   const locks = Array.from({ length: 3 }, () => new TestReadWriteLock(redis));
   const [one, two] = await Promise.all(
     [3_000, 30_000].map((lockWatchdogTimeout) =>

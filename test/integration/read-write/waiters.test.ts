@@ -1,4 +1,4 @@
-// Who waits for a read-write lock, as people may look at it.
+// The waiters of a read-write lock, as getWaiters() lists them.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, rejectionOf, sharedConnection } from '../../support/clients.js';
@@ -17,7 +17,7 @@ afterEach(async () => {
   await Promise.all([one.close(), two.close()]);
 });
 
-it('getWaiters() shows the line for both halves, over all clients, the next one first', async () => {
+it('getWaiters() lists the line for both halves, over all clients, the next one first', async () => {
   const lock = new TestReadWriteLock(redis);
   const looking = two.getReadWriteLock(lock.name);
   expect(await looking.getWaiters()).toEqual([]);
@@ -42,7 +42,7 @@ it('getWaiters() shows the line for both halves, over all clients, the next one 
   await lock.isGone();
 });
 
-it('getWaiters() leaves out a place whose lease is over', async () => {
+it('getWaiters() omits a place whose lease is over', async () => {
   const lock = new TestReadWriteLock(redis);
   const held = await lock.writeLock(one).acquire();
   const { hold } = await lock.join(two, 'read');
@@ -57,7 +57,7 @@ it('getWaiters() leaves out a place whose lease is over', async () => {
   await lock.isGone();
 });
 
-it('getWaiters() of what is a semaphore is an error that says so', async () => {
+it("getWaiters() fails with an error that says so if the name is a semaphore's", async () => {
   const lock = new TestReadWriteLock(redis);
   const permit = await one.getSemaphore(lock.name, { permits: 2 }).acquire();
   const error = await rejectionOf(two.getReadWriteLock(lock.name).getWaiters());

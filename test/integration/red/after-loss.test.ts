@@ -1,4 +1,4 @@
-// A Redlock that is lost on most masters: told once, and given up on those that still keep it.
+// A Redlock that is lost on most masters: it is reported once, and released on those that still have it.
 import { expect, it } from 'vitest';
 import { LockLostError } from '../../../src/index.js';
 import { eventsOf, rejectionOf } from '../../support/clients.js';
@@ -12,7 +12,7 @@ const nodes = redNodes(() => startMasters(3));
 it.each([
   ['deleted', (): undefined => undefined],
   ['taken', (): string => 'somebody:1'],
-])('one that is %s on most masters is lost, and given up on the rest', async (reason, by) => {
+])('a Redlock that is %s on most masters is lost, and released on the rest', async (reason, by) => {
   await using client = await nodes.client({ lockWatchdogTimeout: 1_500 });
   const lost = eventsOf(client.holdfast, 'lost');
   const lock = client.lock(uniqueName());
@@ -34,7 +34,7 @@ it.each([
   await nodes.nothingLeft(lock, 5_000);
 });
 
-it('forceUnlock() frees it on every master, and its holder learns that', async () => {
+it('forceUnlock() releases a Redlock on every master, and its holder learns of it', async () => {
   await using client = await nodes.client({ lockWatchdogTimeout: 1_500 });
   const lock = client.lock(uniqueName());
   const hold = await lock.acquire();
@@ -49,7 +49,7 @@ it('forceUnlock() frees it on every master, and its holder learns that', async (
   expect(await other.lock(lock.name).forceUnlock()).toBe(false);
 });
 
-it('a minority that is taken by somebody else is no loss, and is repaired when it is free', async () => {
+it('a minority that another client has taken is not a loss, and is repaired when it is free', async () => {
   await using client = await nodes.client({ lockWatchdogTimeout: 1_500 });
   const lock = client.lock(uniqueName());
   const hold = await lock.acquire();
@@ -62,7 +62,7 @@ it('a minority that is taken by somebody else is no loss, and is repaired when i
   await nodes.nothingLeft(lock);
 });
 
-it('Redlocks over other databases of the same servers are renewed each where it is', async () => {
+it('Redlocks over different databases of the same servers are each renewed in their own', async () => {
   await using first = await nodes.client({ lockWatchdogTimeout: 1_500 });
   const urls = nodes.urls.map((url) => `${url}/1`);
   await using second = await nodes.client({ lockWatchdogTimeout: 1_500 }, urls);

@@ -1,4 +1,4 @@
-// What a Redlock says when it is not acquired: somebody else has it, or too few masters can tell; node by node.
+// What a Redlock reports when it is not acquired: another client has it, or too few masters answer; node by node.
 import { describe, expect, it } from 'vitest';
 import { KeyConflictError, LockTimeoutError, QuorumError } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
@@ -8,7 +8,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 const nodes = redNodes(() => startMasters(5));
 
-describe('false and LockTimeoutError mean that somebody else has it', () => {
+describe('false and LockTimeoutError mean that another client has the lock', () => {
   it('when most masters say "held"', async () => {
     await using client = await nodes.client();
     const lock = client.lock(uniqueName());
@@ -23,7 +23,7 @@ describe('false and LockTimeoutError mean that somebody else has it', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('when two hold it so that no majority is left', async () => {
+  it('when two clients hold masters so that no majority is left', async () => {
     await using client = await nodes.client();
     const lock = client.lock(uniqueName());
     await nodes.holdBy('somebody:1', lock, [0, 1]);
@@ -34,8 +34,8 @@ describe('false and LockTimeoutError mean that somebody else has it', () => {
   });
 });
 
-describe('QuorumError means that too few masters can tell', () => {
-  it('it lists each master with its answer', async () => {
+describe('QuorumError means that too few masters answer', () => {
+  it('and lists each master with its answer', async () => {
     await using servers = await startMasters(5);
     const own = new RedNodes(servers);
     await using client = await own.client();
@@ -62,13 +62,13 @@ describe('QuorumError means that too few masters can tell', () => {
     expect((error as QuorumError).message).toContain('1 of 5 masters confirm it, 3 are needed');
     expect((error as QuorumError).message).toMatch(/held by somebody:1 for \d+ ms/);
     expect(error).toMatchObject({ code: 'NO_QUORUM', lockName: lock.name });
-    // What is known of the others does not make it "held", either.
+    // The answers of the others do not make it "held", either.
     await expect(lock.acquire({ wait: 200 })).rejects.toBeInstanceOf(QuorumError);
     await own.remove(lock, [0, 1]);
     await own.nothingLeft(lock);
   });
 
-  it('a question is answered by a majority, and else says what is missing', async () => {
+  it('a query is answered by a majority; otherwise the error says what is missing', async () => {
     await using servers = await startMasters(3);
     const own = new RedNodes(servers);
     await using client = await own.client({ commandTimeout: 1_000 });
@@ -89,7 +89,7 @@ describe('QuorumError means that too few masters can tell', () => {
   });
 });
 
-it('a key that is no lock on most masters is a conflict, and is left alone', async () => {
+it('another value at the key on most masters is a conflict, and stays unchanged', async () => {
   await using client = await nodes.client();
   const lock = client.lock(uniqueName());
   await nodes.ask((redis) => redis.set(lock.name, 'text'));

@@ -1,4 +1,4 @@
-// Closing the client that made a Redlock: what it holds is released on all masters, waits end, and nothing is left behind.
+// Closing the client that made a Redlock: its holds are released on all masters, waits end, and nothing is left behind.
 import { expect, it } from 'vitest';
 import { ClosedError, LockLostError } from '../../../src/index.js';
 import { eventsOf, rejectionOf } from '../../support/clients.js';
@@ -9,7 +9,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 const nodes = redNodes(() => startMasters(3));
 
-it('close() releases what the client’s Redlocks hold, on all masters', async () => {
+it("close() releases the client's Redlocks on all masters", async () => {
   await using client = await nodes.client();
   const locks = Array.from({ length: 20 }, () => client.lock(uniqueName()));
   const holds = await Promise.all(locks.map((lock) => lock.acquire({ lease: 60_000 })));
@@ -37,7 +37,7 @@ it('close() ends waits with ClosedError, and leaves no vote and no subscription'
   await nodes.nothingLeft(lock);
 });
 
-it('close() while votes are under way takes them back', async () => {
+it('close() while votes are under way withdraws them', async () => {
   await using client = await nodes.proxied();
   for (const proxy of client.proxies) proxy.delay({ upstreamMs: 100, downstreamMs: 100 });
   const lock = client.lock(uniqueName());

@@ -1,4 +1,4 @@
-// Redlocks some of whose members' clients are closed.
+// Redlocks of which the clients of some members are closed.
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Redis } from 'ioredis';
@@ -16,7 +16,7 @@ async function clientsOf(url: string): Promise<number> {
   return list.trim().split('\n').length - 1;
 }
 
-it('a member that is closed gets no new connection when somebody waits', async () => {
+it('a closed member gets no new connection when somebody waits', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   const holder = await nodes.client();
@@ -33,7 +33,7 @@ it('a member that is closed gets no new connection when somebody waits', async (
   });
 });
 
-it('a client that is closed is forgotten by the members of its Redlocks, which live on', async () => {
+it('the members of a Redlock forget its client after close(), and live on', async () => {
   setFlagsFromString('--expose_gc');
   const collectGarbage = runInNewContext('gc') as () => void;
   await using servers = await startMasters(3);
@@ -61,7 +61,7 @@ it('a client that is closed is forgotten by the members of its Redlocks, which l
 });
 
 describe('when most members are closed', () => {
-  it('lock() says so instead of waiting for ever', async () => {
+  it('lock() fails instead of waiting for ever', async () => {
     await using servers = await startMasters(3);
     const client = await new RedNodes(servers).client();
     const lock = client.lock(uniqueName());
@@ -71,7 +71,7 @@ describe('when most members are closed', () => {
     expect(outcome).not.toBe(NEVER);
   });
 
-  it('close() of the one that made it does not take commandTimeout', async () => {
+  it('close() of the client that made the Redlock does not take commandTimeout', async () => {
     await using servers = await startMasters(3);
     const nodes = new RedNodes(servers);
     const client = await nodes.client({ lockWatchdogTimeout: 18_000 });
@@ -87,7 +87,7 @@ describe('when most members are closed', () => {
   });
 });
 
-it('clients that are closed at the same time release all that they hold, and do not wait for each other', async () => {
+it('clients that close at the same time release all their holds, and do not wait for each other', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await nodes.loadScripts();

@@ -9,7 +9,7 @@ let masters: Awaited<ReturnType<typeof startMasters>>;
 
 beforeAll(async () => {
   masters = await startMasters(3);
-  await sleep(2_000); // a server counts whole seconds: so none is guarded by a guard of 1 ms
+  await sleep(2_000); // a server counts whole seconds, so a guard of 1 ms guards none
 });
 
 afterAll(async () => {

@@ -1,4 +1,4 @@
-// Five real masters of which some die: with two dead all goes on, with three dead whoever holds it learns that in time.
+// Five real masters of which some die: with two dead all calls work, with three dead a holder learns of it in time.
 import { describe, expect, it } from 'vitest';
 import { LockLostError, QuorumError } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
@@ -9,7 +9,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 describe('any two of five masters may die', () => {
   it.each([[[0, 1]], [[1, 3]]])(
-    'without masters %j it is acquired, renewed and released',
+    'without masters %j a Redlock is acquired, renewed and released',
     async (dead) => {
       await using servers = await startMasters(5);
       const nodes = new RedNodes(servers);
@@ -35,7 +35,7 @@ describe('any two of five masters may die', () => {
 });
 
 describe('three of five masters die', () => {
-  it('a single attempt, a look and forceUnlock() say so long before commandTimeout', async () => {
+  it('a single attempt, a query and forceUnlock() report it long before commandTimeout', async () => {
     await using servers = await startMasters(5);
     const nodes = new RedNodes(servers);
     const commandTimeout = 8_000;
@@ -55,7 +55,7 @@ describe('three of five masters die', () => {
     }
   });
 
-  it('a holder learns it before the masters that are left would let anybody in', async () => {
+  it('a holder learns of it before the remaining masters would let another client in', async () => {
     await using servers = await startMasters(5);
     const nodes = new RedNodes(servers);
     await using client = await nodes.client({ lockWatchdogTimeout: 1_500 });
@@ -70,7 +70,7 @@ describe('three of five masters die', () => {
         resolve();
       });
     });
-    // Renewals of the two that are left do not count: nobody may rely on less than a majority.
+    // Renewals of the two remaining masters do not count: a holder needs a majority.
     const validMs = hold.remaining();
     const startedAtMs = performance.now();
     using lag = new EventLoopLag();
@@ -80,10 +80,10 @@ describe('three of five masters die', () => {
     expect(hold.signal.reason).toBeInstanceOf(LockLostError);
     expect(hold.signal.reason).toMatchObject({ lossReason: 'unreachable' });
     expect(await rejectionOf(hold.release())).toBe(hold.signal.reason);
-    await nodes.nothingLeft(lock); // on those that are left it was given up
+    await nodes.nothingLeft(lock); // on the remaining masters it was released
   });
 
-  it('a release that reaches no majority says so, and what is left goes when the masters are back', async () => {
+  it('a release that reaches no majority reports it, and the rest is removed when the masters are back', async () => {
     await using servers = await startMasters(3);
     const nodes = new RedNodes(servers);
     await using client = await nodes.client({ lockWatchdogTimeout: 60_000, commandTimeout: 500 });

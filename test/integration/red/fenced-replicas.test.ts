@@ -1,4 +1,4 @@
-// A fenced Redlock whose masters have `replicas: 1`: a master has a token when its replica has it, too.
+// A fenced Redlock whose masters have `replicas: 1`: a master counts as having a token when its replica has it as well.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { QuorumError } from '../../../src/index.js';
@@ -12,7 +12,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 const HOUR_US = 3_600_000_000n;
 
-/** How much later replicas learn everything. */
+/** The delay of everything that replicas receive. */
 const DELAY_MS = 150;
 
 describe.skipIf(topologiesUnavailable)('a fenced Redlock whose masters have replicas', () => {
@@ -52,7 +52,7 @@ describe.skipIf(topologiesUnavailable)('a fenced Redlock whose masters have repl
     );
   }
 
-  it('gives tokens that most replicas know when they are given', async () => {
+  it('issues tokens that most replicas know by then', async () => {
     const lock = client.fencedLock(name, { nodeTimeout: 5_000 });
     const tokens: bigint[] = [];
     for (let count = 0; count < 3; count++) {
@@ -66,7 +66,7 @@ describe.skipIf(topologiesUnavailable)('a fenced Redlock whose masters have repl
     await nodes.nothingLeft(lock);
   });
 
-  it('is not had when the replicas of most masters do not answer, and leaves nothing', async () => {
+  it('is not granted when the replicas of most masters do not answer, and leaves nothing', async () => {
     const lock = client.fencedLock(name, { nodeTimeout: 1_500 });
     const before = await passThrough(lock);
     const paused = pairs.slice(1).map(({ replicas }) => replicas[0]!);
@@ -79,7 +79,7 @@ describe.skipIf(topologiesUnavailable)('a fenced Redlock whose masters have repl
     expectGrowing([before, await passThrough(lock)]);
   });
 
-  it('gives a larger token when the replicas have taken over from all masters, also where the clocks are behind it', async () => {
+  it('issues a larger token after the replicas have taken over from all masters, even with clocks behind it', async () => {
     const lock = client.fencedLock(name, { nodeTimeout: 5_000 });
     const ahead = BigInt(Date.now()) * 1_000n + HOUR_US;
     await nodes.ask((redis) => redis.set(counterOf(name), String(ahead), 'PX', 600_000));
@@ -88,12 +88,12 @@ describe.skipIf(topologiesUnavailable)('a fenced Redlock whose masters have repl
     await Promise.all(pairs.map(({ master }) => master.kill()));
     await onReplicas((redis) => redis.replicaof('NO', 'ONE'));
     for (const [index, proxy] of proxies.entries()) proxy.retarget(pairs[index]!.replicas[0]!.port);
-    // Nobody else has replicas that could acknowledge now.
+    // None of the new masters has a replica that could acknowledge.
     await using other = await nodes.client(
       {},
       pairs.map(({ replicas }) => replicas[0]!.url),
     );
-    await onReplicas((redis) => redis.del(name)); // who held it is gone, too
+    await onReplicas((redis) => redis.del(name)); // its holder is gone as well
     expectGrowing([hold.token, await passThrough(other.fencedLock(name))]);
   });
 });

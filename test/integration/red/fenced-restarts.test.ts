@@ -1,4 +1,4 @@
-// A fenced Redlock whose masters restart empty, one at a time, and whose clocks differ: tokens grow from holder to holder all the same.
+// A fenced Redlock whose masters restart empty, one at a time, and whose clocks differ: tokens still grow from holder to holder.
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -63,7 +63,7 @@ it.skipIf(unavailable)(
     await eventually(() => {
       expect(tokens.length).toBeGreaterThan(0);
     }, 20_000);
-    // The one whose clock is the fastest twice: before the others, which then know its tokens, and after them.
+    // The one with the fastest clock twice: before the others, which then know its tokens, and after them.
     for (const index of [1, 0, 3, 2, 4, 1]) {
       await restart(servers[index]!);
       const before = tokens.length;
@@ -88,7 +88,7 @@ it.skipIf(unavailable)(
   180_000,
 );
 
-it('a token that is ahead of all clocks outlives the restart of every master under its holder, by repairs', async () => {
+it('a token ahead of all clocks survives the restart of every master under its holder, by repairs', async () => {
   await using servers = await startMasters(5);
   const nodes = new RedNodes(servers);
   await nodes.unguarded();
@@ -116,12 +116,12 @@ it('a token that is ahead of all clocks outlives the restart of every master und
   await nodes.nothingLeft(lock);
 }, 60_000);
 
-it('a master that restarted empty is told the token before it may vote', async () => {
+it('a master that restarted empty receives the token before it may vote', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await nodes.unguarded();
   const guard = { restartGuard: 6_000, nodeTimeout: 1_000 };
-  await using client = await nodes.client({ lockWatchdogTimeout: 60_000 }); // the watchdog tells it nothing meanwhile
+  await using client = await nodes.client({ lockWatchdogTimeout: 60_000 }); // the watchdog sends it nothing meanwhile
   const lock = client.fencedLock(uniqueName(), guard);
   await passThrough(lock); // as soon as all may vote
   await restart(servers[1]!);
@@ -129,7 +129,7 @@ it('a master that restarted empty is told the token before it may vote', async (
   const hold = await lock.acquire();
   await eventually(async () => {
     expect(await nodes.tokens(lock)).toEqual(Array(3).fill(hold.token));
-    expect(await nodes.owners(lock)).toEqual(Array(3).fill(hold.ownerId)); // it is given the lock, too, but not asked for its vote
+    expect(await nodes.owners(lock)).toEqual(Array(3).fill(hold.ownerId)); // it gets the lock as well, but is not asked for its vote
   });
   await hold.release();
   await nodes.nothingLeft(lock);

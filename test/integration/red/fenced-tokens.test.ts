@@ -1,4 +1,4 @@
-// The tokens of a fenced Redlock: each holder's is larger than all before it, and most masters know it before the lock is had.
+// The tokens of a fenced Redlock: each holder's is larger than all before it, and most masters know it before the lock is granted.
 import { Redis } from 'ioredis';
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { FencedLock } from '../../../src/index.js';
@@ -24,7 +24,7 @@ beforeEach(() => {
   name = uniqueName('fenced-red');
 });
 
-/** What these masters remember of the last token. */
+/** The last tokens that these masters remember. */
 async function remember(token: bigint, indexes: number[]): Promise<void> {
   for (const index of indexes) {
     const redis = new Redis(nodes.urls[index]!);
@@ -65,7 +65,7 @@ describe('a fenced Redlock', () => {
     ['one', [2]],
     ['two', [0, 4]],
     ['all', [0, 1, 2, 3, 4]],
-  ])('has a token past the one that %s of five masters know', async (_, indexes) => {
+  ])('has a token larger than the one that %s of five masters know', async (_, indexes) => {
     await using client = await nodes.client();
     const known = microseconds() + HOUR_US;
     await remember(known, indexes);
@@ -78,7 +78,7 @@ describe('a fenced Redlock', () => {
     });
   });
 
-  it('writes its token to masters that somebody else holds, and remembers it there', async () => {
+  it('writes its token to masters that another client holds, and remembers it there', async () => {
     await using client = await nodes.client();
     await nodes.holdBy('somebody:1', { name }, [3, 4]);
     const lock = client.fencedLock(name);
@@ -90,7 +90,7 @@ describe('a fenced Redlock', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('remembers the last token for tokenTtl, for ever if that is Infinity, and never for less long', async () => {
+  it('remembers the last token for tokenTtl, for ever if that is Infinity, and never for a shorter time than before', async () => {
     await using client = await nodes.client();
     const ttlsMs = (): Promise<(number | undefined)[]> =>
       nodes.ask((redis) => redis.pttl(counterOf(name)));
@@ -110,13 +110,13 @@ describe('a fenced Redlock', () => {
     await passThrough(client.fencedLock(name, {}, { tokenTtl: Infinity }));
     await expectTtls(-2, -1);
     await nodes.ask((redis) => redis.del(counterOf(name)));
-    // One that is ahead of the clock is remembered until the clock is there, and for tokenTtl after that.
+    // A token ahead of the clock is remembered until the clock reaches it, and for tokenTtl after that.
     await remember(microseconds() + HOUR_US, [0, 1, 2, 3, 4]);
     await passThrough(client.fencedLock(name, {}, { tokenTtl: 1 }));
     await expectTtls(3_600_000 - 50_000, 3_600_000 + 10);
   });
 
-  it('shares the token among nested holds, of a plain Redlock too; extended and renewed it stays', async () => {
+  it('shares the token among nested holds, including those of a plain Redlock; extend() and renewals keep it', async () => {
     await using client = await nodes.client({ lockWatchdogTimeout: 1_500 });
     const lock = client.fencedLock(name);
     await lock.withLock(async (hold) => {
@@ -132,7 +132,7 @@ describe('a fenced Redlock', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('has no token to give inside a plain Redlock: an OptionError', async () => {
+  it('throws an OptionError inside a plain Redlock, which has no token', async () => {
     await using client = await nodes.client();
     await client.lock(name).withLock(async (hold) => {
       expect(hold.token).toBeUndefined();
@@ -144,7 +144,7 @@ describe('a fenced Redlock', () => {
     await nodes.nothingLeft({ name });
   });
 
-  it('may be a member of a MultiLock, whose hold has no token, and has its own inside', async () => {
+  it('may be a member of a MultiLock, whose hold has no token, and has its own token inside', async () => {
     await using client = await nodes.client();
     const { holdfast } = client;
     const lock = client.fencedLock(name);
@@ -157,7 +157,7 @@ describe('a fenced Redlock', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('tryLockAndGetToken() is undefined while somebody else has it, and takes up no token', async () => {
+  it('tryLockAndGetToken() returns undefined while another client has the lock, and uses up no token', async () => {
     await using one = await nodes.client();
     await using two = await nodes.client();
     await using hold = await one.fencedLock(name).acquire();
@@ -167,12 +167,12 @@ describe('a fenced Redlock', () => {
     expect(await theirs.getToken()).toBe(hold.token);
   });
 
-  it('getToken() is undefined before the first holder', async () => {
+  it('getToken() returns undefined before the first holder', async () => {
     await using client = await nodes.client();
     expect(await client.fencedLock(name).getToken()).toBeUndefined();
   });
 
-  it('getToken() is the largest of any majority, and no answer without one', async () => {
+  it('getToken() returns the largest token of any majority, and fails without a majority', async () => {
     await using client = await nodes.client({ commandTimeout: 1_000 });
     const lock = client.fencedLock(name);
     const token = await passThrough(lock);
@@ -187,7 +187,7 @@ describe('a fenced Redlock', () => {
     expect(await rejectionOf(lock.getToken())).toMatchObject({ code: 'NO_QUORUM', lockName: name });
   });
 
-  it('is in conflict with a counter that is something else on most masters, and nothing is changed', async () => {
+  it('conflicts with a counter that is something else on most masters, and changes nothing', async () => {
     await using client = await nodes.client();
     await nodes.ask((redis) => redis.set(counterOf(name), 'text', 'PX', 60_000));
     const lock = client.fencedLock(name);
@@ -204,7 +204,7 @@ describe('a fenced Redlock', () => {
     expect(await nodes.owners(lock)).toEqual(Array(5).fill(''));
   });
 
-  it('goes on without a master whose last token comes from no clock, and names it where it is needed', async () => {
+  it('works without a master whose last token comes from no clock, and names it where it is needed', async () => {
     await using client = await nodes.client({ commandTimeout: 2_000 });
     const lock = client.fencedLock(name);
     const odd = 2n ** 53n - 3n;
@@ -238,7 +238,7 @@ describe('a fenced Redlock', () => {
       for (let count = 0; count < 10; count++) await passThrough(lock);
       await client.connected();
     });
-    expect(counts['evalsha']).toBe(10 * 3 + 1); // the last one looks whether the client is connected
+    expect(counts['evalsha']).toBe(10 * 3 + 1); // the last one checks whether the client is connected
     expect(counts['eval']).toBeUndefined();
   });
 });

@@ -1,4 +1,4 @@
-// The token of a fenced Redlock on its way to the masters: lost, late, doubled, refused, or somebody else's is there already.
+// The token of a fenced Redlock on its way to the masters: lost, late, doubled, refused, or behind another client's token.
 import { Redis } from 'ioredis';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { rejectionOf } from '../../support/clients.js';
@@ -12,13 +12,13 @@ import { uniqueName } from '../../support/unique-name.js';
 
 const HOUR_US = 3_600_000_000n;
 
-/** No connection is dropped for its silence while a test runs. */
+/** No connection is dropped for its silence during a test. */
 const PATIENT = { lockWatchdogTimeout: 60_000 };
 
 const nodes = redNodes(() => startMasters(3));
 let proxies: TcpProxy[];
 let name: string;
-/** What writes the token back. */
+/** The command that writes the token back. */
 let raising: RegExp;
 
 beforeAll(async () => {
@@ -43,9 +43,9 @@ function proxied(options = {}): Promise<RedClient> {
   );
 }
 
-describe('a token that a minority of the masters never hears of', () => {
+describe('a token that does not reach a minority of the masters', () => {
   it.each(['holdBack', 'cutAfterForwarding', 'loseReplyTo'] as const)(
-    'is its holder’s, and the next one is larger (%s)',
+    'is valid for its holder, and the next one is larger (%s)',
     async (fault) => {
       await using client = await proxied({ commandTimeout: 5_000 });
       const lock = client.fencedLock(name);
@@ -62,7 +62,7 @@ describe('a token that a minority of the masters never hears of', () => {
 
 describe('a token that most masters did not confirm', () => {
   it.each(['holdBack', 'cutAfterForwarding', 'loseReplyTo'] as const)(
-    'is nobody’s: the lock is not had, nothing is left, and the next token is larger (%s)',
+    'is not issued: the lock is not granted, nothing is left, and the next token is larger (%s)',
     async (fault) => {
       await using client = await proxied();
       const lock = client.fencedLock(name);
@@ -83,8 +83,8 @@ describe('a token that most masters did not confirm', () => {
     },
   );
 
-  it('since they may not write it, is told as that, and nothing is left', async ({ skip }) => {
-    // They may vote: what they remember of leases they may set.
+  it('for lack of permission is reported as such, and nothing is left', async ({ skip }) => {
+    // They may vote: they may write what they remember of leases.
     const rules = ['-set', '(+set ~holdfast_longest_lease:*)'];
     const setUser = (redis: Redis, ...given: string[]): Promise<unknown> =>
       redis.call('ACL', 'SETUSER', 'default', ...given);
@@ -104,7 +104,7 @@ describe('a token that most masters did not confirm', () => {
     expect(await nodes.tokens(lock)).toEqual([0n, 0n, 0n]);
   });
 
-  it('takes no more than its time from a lease: both round trips count', async () => {
+  it('takes only its time from the lease: both round trips count', async () => {
     await using client = await proxied(PATIENT);
     for (const proxy of proxies) proxy.delay({ downstreamMs: 300 });
     const lock = client.fencedLock(name, { nodeTimeout: 5_000 });
@@ -117,7 +117,7 @@ describe('a token that most masters did not confirm', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('before the lease was over is no lock, and nothing is left', async () => {
+  it('before the end of the lease acquires no lock, and nothing is left', async () => {
     await using client = await proxied(PATIENT);
     for (const proxy of proxies) proxy.delay({ downstreamMs: 600 });
     const lock = client.fencedLock(name, { nodeTimeout: 5_000 });
@@ -129,8 +129,8 @@ describe('a token that most masters did not confirm', () => {
   });
 });
 
-describe('a caller who goes while the token is on its way', () => {
-  /** All masters have the token, and have not said so. */
+describe('a caller that leaves while the token is on its way', () => {
+  /** All masters have the token, and have not confirmed it. */
   async function underWay(): Promise<void> {
     await eventually(async () => {
       expect(await nodes.tokens({ name })).not.toContain(0n);
@@ -149,7 +149,7 @@ describe('a caller who goes while the token is on its way', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('since its client closes leaves nothing', async () => {
+  it('because its client closes leaves nothing', async () => {
     const client = await proxied(PATIENT);
     for (const proxy of proxies) proxy.delay({ downstreamMs: 1_500 });
     const lock = client.fencedLock(name, { nodeTimeout: 20_000 });
@@ -161,7 +161,7 @@ describe('a caller who goes while the token is on its way', () => {
   });
 });
 
-it('a token that comes once more, or late, lowers none', async () => {
+it('a token that arrives twice, or late, lowers none', async () => {
   await using client = await proxied();
   const lock = client.fencedLock(name);
   const copies = proxies.map((proxy) => proxy.copyNext(raising));
@@ -178,7 +178,7 @@ it('a token that comes once more, or late, lowers none', async () => {
   expectGrowing([hold.token, next, await passThrough(lock)]);
 });
 
-it('who has a vote that is older than the holder before it has a larger token than that all the same', async () => {
+it('a caller with a vote older than the previous holder still gets a larger token than that one', async () => {
   await using one = await proxied(PATIENT);
   const slow = await Promise.all(nodes.servers.slice(0, 2).map(({ port }) => startProxy(port)));
   const slowUrls = [...slow.map(({ url }) => url), nodes.urls[2]!];
@@ -201,7 +201,7 @@ it('who has a vote that is older than the holder before it has a larger token th
   await eventually(async () => {
     expect(await nodes.owners({ name })).toEqual(['', '', expect.stringMatching(/./)]);
   });
-  // The first master, which did not hear of that token, gives its vote; the second does not.
+  // The first master, which did not receive that token, gives its vote; the second does not.
   expect((await nodes.tokens({ name }))[0]).toBe(0n);
   await nodes.holdBy('somebody:1', { name }, [1]);
   for (const proxy of slow) proxy.heal('forward');

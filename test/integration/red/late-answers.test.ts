@@ -1,4 +1,4 @@
-// Masters whose votes take longer than the lease that is asked for: the call ends and says so, and no vote is left.
+// Masters whose votes take longer than the lease: the call ends with an error that says so, and no vote is left.
 import { describe, expect, it } from 'vitest';
 import { rejectionOf } from '../../support/clients.js';
 import { redNodes } from '../../support/red-nodes.js';
@@ -9,7 +9,7 @@ import { uniqueName } from '../../support/unique-name.js';
 const nodes = redNodes(() => startMasters(3));
 
 describe('a Redlock with a lease that is shorter than the round trip', () => {
-  it.each([{ wait: 2_000 }, {}])('is given up, and the lease named: %o', async (bounds) => {
+  it.each([{ wait: 2_000 }, {}])('fails with an error that names the lease: %o', async (bounds) => {
     await using client = await nodes.proxied({ lockWatchdogTimeout: 30_000 });
     const { proxies } = client;
     const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });

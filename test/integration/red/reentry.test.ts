@@ -1,4 +1,4 @@
-// Re-entering a Redlock: the same owner, counted on every master; a mixed set of masters is repaired, never guessed.
+// Re-entering a Redlock: the same owner, counted on every master; masters that differ are repaired, never guessed.
 import { describe, expect, it } from 'vitest';
 import { LockLostError } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
@@ -30,7 +30,7 @@ describe('re-entering', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('goes on with a master that is silent, and releases there later', async () => {
+  it('works with a silent master, and releases there later', async () => {
     const proxy = await startProxy(nodes.servers[0]!.port);
     {
       await using client = await nodes.client({ lockWatchdogTimeout: 60_000 }, [
@@ -39,7 +39,7 @@ describe('re-entering', () => {
       ]);
       const lock = client.lock(uniqueName());
       await lock.withLock(async () => {
-        // Two votes make it held: the third may still be on its way.
+        // Two votes acquire it: the third may still be on its way.
         await eventually(async () => {
           expect(await nodes.counts(lock)).toEqual([1, 1, 1]);
         });
@@ -55,8 +55,8 @@ describe('re-entering', () => {
   });
 });
 
-describe('a mixed set', () => {
-  it('two count 2 and one came back empty: it is repaired to 2', async () => {
+describe('masters that differ', () => {
+  it('are repaired to 2 when two count 2 and one came back empty', async () => {
     await using client = await nodes.client({ lockWatchdogTimeout: 1_500 });
     const lock = client.lock(uniqueName());
     await client.holdfast.run(async () => {
@@ -72,7 +72,7 @@ describe('a mixed set', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('one counts 2 and two came back empty: it is lost, and nested calls learn that', async () => {
+  it('lose the lock when one counts 2 and two came back empty, and nested calls learn of it', async () => {
     await using client = await nodes.client();
     const lock = client.lock(uniqueName());
     const error = await rejectionOf(

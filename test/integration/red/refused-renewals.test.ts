@@ -1,4 +1,4 @@
-// Redlocks whose renewal masters refuse as a whole, because of one of them or of their slots: the others are renewed there all the same.
+// Redlocks of which masters refuse one renewal for all, because of one key or of their slots: the others are still renewed there.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { eventually } from '../../support/time.js';
@@ -12,7 +12,7 @@ import { nameToken, uniqueName } from '../../support/unique-name.js';
 expectOutages();
 
 const WATCHED = { lockWatchdogTimeout: 1_500 };
-describe('a user who may not use a key of one of several Redlocks', () => {
+describe('a user without permission for a key of one of several Redlocks', () => {
   let nodes: RedNodes & AsyncDisposable;
   let admins: Redis[];
 

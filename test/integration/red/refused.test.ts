@@ -1,4 +1,4 @@
-// Masters that die, or refuse us for good, while somebody wants a Redlock over them.
+// Masters that die, or refuse the client for good, while a caller wants a Redlock over them.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
@@ -14,7 +14,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 expectWarnings(/: Redis .* is too old/);
 
-it('a waiter whose masters die meanwhile is not told that somebody else has it', async () => {
+it('a waiter whose masters die meanwhile does not get the answer that another client has the lock', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await using holder = await nodes.client({ lockWatchdogTimeout: 60_000, commandTimeout: 1_000 });
@@ -28,7 +28,7 @@ it('a waiter whose masters die meanwhile is not told that somebody else has it',
   expect(error).not.toBeInstanceOf(LockTimeoutError);
 });
 
-it('masters that are too old are told as such, and at once', async () => {
+it('masters that are too old are reported as such, and at once', async () => {
   await using servers = await startMasters(3);
   const redis = new Redis(servers[0]!.url);
   const [, version] = /redis_version:(\S+)/.exec(await redis.info('server'))!;
@@ -55,7 +55,7 @@ it('masters that are too old are told as such, and at once', async () => {
   expect(String(error)).toContain('too old');
 });
 
-it('wrong password everywhere: lock() says so instead of waiting for ever', async () => {
+it('with a wrong password everywhere, lock() fails instead of waiting for ever', async () => {
   const servers = await Promise.all(
     [1, 2, 3].map(() => startRedis({ args: ['--requirepass', 'secret'] })),
   );
@@ -68,7 +68,7 @@ it('wrong password everywhere: lock() says so instead of waiting for ever', asyn
   expect(outcome).not.toBe(NEVER);
 });
 
-it('what is left of lost Redlocks is not asked for again every second while most masters are down', async () => {
+it('the removal of lost Redlocks is not retried every second while most masters are down', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await using client = await nodes.client({ lockWatchdogTimeout: 1_500 });

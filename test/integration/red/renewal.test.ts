@@ -51,7 +51,7 @@ describe('part 7: the watchdog', () => {
     await full.nothingLeft(lock);
   });
 
-  it('does not count renewals of a minority, and tells the loss in time', async () => {
+  it('does not count renewals of a minority, and reports the loss in time', async () => {
     await using client = await nodes.proxied(WATCHED);
     const proxies = client.proxies.slice(0, 2);
     const lost = eventsOf(client.holdfast, 'lost');
@@ -62,7 +62,7 @@ describe('part 7: the watchdog', () => {
     while (!hold.signal.aborted) {
       await sleep(5);
       const left = hold.remaining();
-      // One renewal may have been on its way when the two fell silent.
+      // One renewal may have been under way when the two fell silent.
       if (left > before) expect(left).toBeLessThanOrEqual(1_500);
       before = left;
     }
@@ -71,17 +71,20 @@ describe('part 7: the watchdog', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it.each([0, 2])('renews a lease %i times where maxExtensions says so', async (maxExtensions) => {
-    await using client = await nodes.client(WATCHED);
-    const renewed = eventsOf(client.holdfast, 'renewed');
-    const hold = await client.lock(uniqueName(), { maxExtensions }).acquire();
-    await eventually(() => {
-      expect(hold.signal.aborted).toBe(true);
-    });
-    expect(renewed).toHaveLength(maxExtensions);
-    expect(hold.signal.reason).toMatchObject({ lossReason: 'expired' });
-    expect(await rejectionOf(hold.release())).toBe(hold.signal.reason);
-  });
+  it.each([0, 2])(
+    'renews a lease at most %i times when maxExtensions says so',
+    async (maxExtensions) => {
+      await using client = await nodes.client(WATCHED);
+      const renewed = eventsOf(client.holdfast, 'renewed');
+      const hold = await client.lock(uniqueName(), { maxExtensions }).acquire();
+      await eventually(() => {
+        expect(hold.signal.aborted).toBe(true);
+      });
+      expect(renewed).toHaveLength(maxExtensions);
+      expect(hold.signal.reason).toMatchObject({ lossReason: 'expired' });
+      expect(await rejectionOf(hold.release())).toBe(hold.signal.reason);
+    },
+  );
 
   it('does not use up maxExtensions when one master reconnects', async () => {
     await using proxy = await startProxy(nodes.servers[2]!.port);
@@ -102,9 +105,9 @@ describe('part 7: the watchdog', () => {
     expect(renewed).toHaveLength(2);
   });
 
-  it('counts as soon as most masters confirm it, though one is silent; one that answers later is repaired then', async () => {
+  it('counts a renewal as soon as most masters confirm it, even if one is silent; a master that answers later is repaired then', async () => {
     const lockWatchdogTimeout = 6_000;
-    const silenceMs = lockWatchdogTimeout / 6; // for less than the connection is dropped, or its answer not waited for any more
+    const silenceMs = lockWatchdogTimeout / 6; // shorter than the time to drop the connection, or to give up its answer
     await using client = await nodes.proxied({ lockWatchdogTimeout });
     const [proxy] = client.proxies;
     const lock = client.lock(uniqueName(), { nodeTimeout: 10_000 });
@@ -113,7 +116,7 @@ describe('part 7: the watchdog', () => {
     proxy!.delay({ downstreamMs: silenceMs });
     using lag = new EventLoopLag();
     await nextEvent(client.holdfast, 'renewed');
-    // Counted from when it was sent: so long ago.
+    // Counted from the sending, this long ago.
     expect(lockWatchdogTimeout - hold.remaining()).toBeLessThan(silenceMs / 2 + lag.longestMs);
     expect((await nodes.owners(lock))[0]).toBe('');
     await eventually(async () => {
@@ -123,7 +126,7 @@ describe('part 7: the watchdog', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('does not renew what was released, nor repair it', async () => {
+  it('neither renews nor repairs a released hold', async () => {
     await using proxy = await startProxy(nodes.servers[0]!.port);
     await using client = await nodes.client(WATCHED, [proxy.url, ...nodes.urls.slice(1)]);
     const lock = client.lock(uniqueName());

@@ -1,4 +1,4 @@
-// A Redlock whose member has `replicas: n`: that master's vote counts only when n of its replicas have it.
+// A Redlock with a member that has `replicas: n`: that master's vote counts only when n of its replicas have it.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { QuorumError, type Holdfast, type Lock } from '../../../src/index.js';
@@ -8,7 +8,7 @@ import { startRedis, topologiesUnavailable, type RedisServer } from '../../suppo
 import { startReplicated, type Replicated } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-describe.skipIf(topologiesUnavailable)('a Redlock, one of whose masters has a replica', () => {
+describe.skipIf(topologiesUnavailable)('a Redlock of which one master has a replica', () => {
   let first: Replicated;
   let others: RedisServer[];
   let clients: Holdfast[];
@@ -30,7 +30,7 @@ describe.skipIf(topologiesUnavailable)('a Redlock, one of whose masters has a re
     await Promise.all([first, ...others].map((server) => server[Symbol.asyncDispose]()));
   });
 
-  it('has that vote only when the replica has it', async () => {
+  it('gets that vote only when the replica has it', async () => {
     await others[0]!.kill();
     const hold = await red.acquire();
     const replica = new Redis(first.replicas[0]!.url);
@@ -54,7 +54,7 @@ describe.skipIf(topologiesUnavailable)('a Redlock, one of whose masters has a re
     }
   });
 
-  it('goes on without that vote while the others are a majority', async () => {
+  it('works without that vote while the others are a majority', async () => {
     await first.replicas[0]!.pause();
     const hold = await red.acquire();
     await nextEvent(clients[0]!, 'renewed');
@@ -62,7 +62,7 @@ describe.skipIf(topologiesUnavailable)('a Redlock, one of whose masters has a re
     await hold.release();
   });
 
-  it('is lost when its majority rests on a renewal that the replica does not have', async () => {
+  it('is lost when its majority depends on a renewal that the replica does not have', async () => {
     await red.acquire();
     await nextEvent(clients[0]!, 'renewed');
     await others[0]!.kill();

@@ -11,7 +11,7 @@ import { startMasters } from '../../support/redis-topologies.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** What each master answers to somebody whose masters are all guarded: in how many milliseconds it votes. */
+/** Each master's answer to a client whose masters are all guarded: in how many milliseconds it votes. */
 async function votesInMs(client: RedClient, guard: RedLockOptions, lease = -1): Promise<number[]> {
   const lock = client.lock(uniqueName(), { nodeTimeout: 1_000, ...guard });
   const error = await rejectionOf(lock.tryLock(0, lease));
@@ -43,7 +43,7 @@ describe('part 8: a master votes when it has been up for the restart guard', () 
     expect(await client.lock(uniqueName(), { restartGuard: false }).tryLock()).toBe(true);
   });
 
-  it('whoever waits gets the lock when enough of them may vote', async () => {
+  it('a waiter acquires the lock when enough masters may vote', async () => {
     await using servers = await startMasters(3);
     await using client = await new RedNodes(servers).client();
     const startedAtMs = performance.now();
@@ -53,7 +53,7 @@ describe('part 8: a master votes when it has been up for the restart guard', () 
     await lock.unlock();
   });
 
-  it('costs no round trip: an acquire is one script for each master, and so is a release', async () => {
+  it('the guard costs no round trip: an acquire is one script for each master, and so is a release', async () => {
     await using servers = await startMasters(3);
     const nodes = new RedNodes(servers);
     await nodes.loadScripts();
@@ -64,13 +64,13 @@ describe('part 8: a master votes when it has been up for the restart guard', () 
       for (let count = 0; count < 10; count++) await lock.withLock(() => undefined);
       await client.connected();
     });
-    expect(counts['evalsha']).toBe(10 * 2 + 1); // the last one looks whether the client is connected
+    expect(counts['evalsha']).toBe(10 * 2 + 1); // the last one checks whether the client is connected
     expect(counts['info']).toBeUndefined();
     expect(counts['ping']).toBeUndefined();
   });
 
   it('a master started late in a second does not seem older than it is', async () => {
-    // A server counts whole seconds of the clock on the wall.
+    // A server counts whole seconds of the wall clock.
     await sleep(1_900 - (Date.now() % 1_000));
     const beforeMs = performance.now();
     await using servers = await startMasters(3);
@@ -82,7 +82,7 @@ describe('part 8: a master votes when it has been up for the restart guard', () 
     }
   });
 
-  it('an answer about a master’s age that comes late never makes it vote too early', async () => {
+  it("a late answer about a master's age never makes it vote too early", async () => {
     const beforeMs = performance.now();
     await using servers = await startMasters(1);
     await using proxy = await startProxy(servers[0]!.port);
@@ -95,10 +95,10 @@ describe('part 8: a master votes when it has been up for the restart guard', () 
   });
 });
 
-/** Whose longest lease, and so whose guard, is short. */
+/** With a short longest lease, and so a short guard. */
 const SHORT = { lockWatchdogTimeout: 1_000, commandTimeout: 2_000 };
 
-it('masters that may not be asked for their age do not count as a majority that restarted, though all connections are young', async () => {
+it('masters that refuse to tell their age do not count as a majority that restarted, even if all connections are young', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   const denied = ['on', 'nopass', '~*', '&*', '+@all', '-info'] as const;
@@ -116,14 +116,14 @@ it('masters that may not be asked for their age do not count as a majority that 
   expect(error).toBeInstanceOf(QuorumError);
   const guarded = { answer: 'guarded', waitsForOthers: true };
   expect((error as QuorumError).nodes).toMatchObject([guarded, guarded, { answer: 'unreachable' }]);
-  // Who may ask learns that they are new indeed.
+  // A client with permission learns that they are new indeed.
   await aware.lock(name, options).withLock(() => undefined);
   await servers[2]!.start();
   await makeUser();
   await unaware.lock(name, options).withLock({ wait: 20_000 }, () => undefined);
 });
 
-it('a guarded master that somebody holds does not count as held, either', async () => {
+it('a guarded master that another client holds does not count as held, either', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await using client = await nodes.client();

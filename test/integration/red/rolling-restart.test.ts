@@ -1,5 +1,4 @@
-// Masters restarted empty, one after another, under a holder and many who want the lock: the holder keeps it, and nobody
-// else gets it.
+// Masters restarted empty, one after another, under a holder and many contenders: the holder keeps the lock, and no contender gets it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { eventually } from '../../support/time.js';
@@ -15,10 +14,10 @@ expectWarnings(/^lock ".*" has been waited for /);
 /** Shorter than the lease, so that contenders soon vote on masters that are back: only repairs keep them out. */
 const GUARD = { restartGuard: 1_500, nodeTimeout: 1_000 } as const;
 
-/** So long that a machine which is busy for a second or two does not end it. */
+/** So long that a machine that is busy for a second or two does not end it. */
 const LEASE_MS = 4_500;
 
-it('quorum decayed as nodes restarted one by one: repairs keep it, and 20 contenders wait', async () => {
+it('a quorum that decays as nodes restart one by one is restored by repairs, and 20 contenders wait', async () => {
   await using servers = await startMasters(5);
   const nodes = new RedNodes(servers);
   const options = { lockWatchdogTimeout: LEASE_MS };

@@ -1,4 +1,4 @@
-// Masters that are there and say nothing: a Redlock pays their timeout once, and they vote again when they answer.
+// Masters that are connected and do not answer: a Redlock waits for their timeout once, and they vote again when they answer.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { QuorumError, type Lock } from '../../../src/index.js';
@@ -22,7 +22,7 @@ afterEach(async () => {
   await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
 });
 
-/** A client of the first `count` masters, over proxies; no connection is dropped for its silence while a test runs. */
+/** A client of the first `count` masters, over proxies; no connection is dropped for its silence during a test. */
 function client(count: number, lockWatchdogTimeout = 60_000): Promise<RedClient> {
   const urls = proxies.slice(0, count).map(({ url }) => url);
   return nodes.client({ lockWatchdogTimeout }, urls);
@@ -39,7 +39,7 @@ describe('part 2: a timeout for each master', () => {
     ['1 of 3', 1, 3],
     ['2 of 5', 2, 5],
   ])(
-    'one dead master slowed every call: with %s silent, none waits for it',
+    'calls do not wait for a dead master each time: with %s silent, none waits for it',
     async (_, silent, of) => {
       using lag = new EventLoopLag();
       await using holder = await client(of);
@@ -54,13 +54,13 @@ describe('part 2: a timeout for each master', () => {
     },
   );
 
-  it('a lock is not called free while a silent master may be the one that makes a majority', async () => {
+  it('a lock is not reported as free while a silent master may decide the majority', async () => {
     await using looker = await client(3);
     const lock = looker.lock(uniqueName(), { nodeTimeout: NODE_TIMEOUT_MS });
     await nodes.holdBy('somebody:1', lock, [1, 2]);
     expect(await lock.isLocked()).toBe(true);
     proxies[1]!.blackhole();
-    // One says that it is, one that it is not.
+    // One master says that it is held, one that it is not.
     const error = await rejectionOf(lock.isLocked());
     expect(error).toBeInstanceOf(QuorumError);
     proxies[1]!.heal();
@@ -69,7 +69,7 @@ describe('part 2: a timeout for each master', () => {
     expect(await lock.isLocked()).toBe(false);
   });
 
-  it('silent masters without which nothing can be decided cost their timeout once', async () => {
+  it('silent masters that would decide a call cost their timeout once', async () => {
     using lag = new EventLoopLag();
     await using holder = await client(3);
     const lock = holder.lock(uniqueName(), { nodeTimeout: NODE_TIMEOUT_MS });
@@ -120,7 +120,7 @@ describe('part 2: a timeout for each master', () => {
   });
 });
 
-it('part 4: masters that were silent take back their late votes', async () => {
+it('part 4: masters that were silent withdraw their late votes', async () => {
   await using holder = await client(3);
   const lock = holder.lock(uniqueName(), { nodeTimeout: NODE_TIMEOUT_MS });
   for (const proxy of proxies.slice(0, 2)) proxy.blackhole();
@@ -129,7 +129,7 @@ it('part 4: masters that were silent take back their late votes', async () => {
   await nodes.nothingLeft(lock);
 });
 
-it('part 6: masters that were silent during the release are freed as soon as they listen', async () => {
+it('part 6: masters that were silent during the release are released as soon as they receive commands', async () => {
   await using holder = await client(3);
   const lock = holder.lock(uniqueName());
   await lock.lock(60_000);
@@ -163,7 +163,7 @@ describe('part 6: a release while connections are being made', () => {
     await holder[Symbol.asyncDispose]();
   });
 
-  /** Who hangs up says nothing for so long to whoever connects again. */
+  /** A client that hangs up leaves its next connection without an answer for this long. */
   async function hangUp(indexes: readonly number[], silentMs: number): Promise<void> {
     const commands = [
       ['client', 'kill', 'type', 'normal'],
@@ -175,7 +175,7 @@ describe('part 6: a release while connections are being made', () => {
     });
   }
 
-  it('frees the masters that are there at once, and most others when they are', async () => {
+  it('frees the masters that are connected at once, and most others when they are', async () => {
     await hangUp([1, 2], 5_000);
     const unlocking = lock.unlock();
     await eventually(async () => {
@@ -186,7 +186,7 @@ describe('part 6: a release while connections are being made', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('finds out that the lock was lost, when the masters are there', async () => {
+  it('finds out that the lock was lost when the masters are connected', async () => {
     await nodes.remove(lock, [0, 1, 2]);
     await hangUp([0, 1, 2], 1_000);
     const error = await rejectionOf(lock.unlock());
@@ -195,8 +195,8 @@ describe('part 6: a release while connections are being made', () => {
   });
 });
 
-it('an answer that is here unread, since the event loop was blocked, counts', async () => {
-  await using direct = await nodes.client(); // a proxy would be blocked, too
+it('an answer that is here but unread, since the event loop was blocked, counts', async () => {
+  await using direct = await nodes.client(); // a proxy would be blocked as well
   const lock = direct.lock(uniqueName(), { nodeTimeout: 50 });
   const acquiring = lock.tryLock();
   await new Promise((resolve) => {

@@ -12,7 +12,7 @@ import { uniqueName } from '../../support/unique-name.js';
 const nodes = redNodes(() => startMasters(5));
 
 describe('part 1: one owner, all masters at the same time', () => {
-  it('every master has the same key with the same owner and the lease that was asked for', async () => {
+  it('every master has the same key with the same owner and the requested lease', async () => {
     await using client = await nodes.client();
     const lock = client.lock(uniqueName());
     const hold = await lock.acquire({ lease: 60_000 });
@@ -27,19 +27,19 @@ describe('part 1: one owner, all masters at the same time', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('no master is waited for before the next is asked', async () => {
+  it('no master has to answer before the next is asked', async () => {
     await using client = await nodes.proxied();
     const lock = client.lock(uniqueName(), { nodeTimeout: 20_000 });
     const held = client.proxies.map((proxy) =>
       proxy.holdBack(commandOf('vote', lock.name), 'silence'),
     );
     const acquiring = lock.acquire({ wait: 2_000 }).catch(() => undefined);
-    await Promise.all(held.map(({ happened }) => happened)); // though none of them has answered
+    await Promise.all(held.map(({ happened }) => happened)); // although none of them has answered
     await acquiring;
   });
 });
 
-describe('part 3: a majority, and validity that is left', () => {
+describe('part 3: a majority, and the validity that remains', () => {
   it.each([
     ['two of five others', [0, 1], true],
     ['three of five others', [2, 3, 4], false],
@@ -56,7 +56,7 @@ describe('part 3: a majority, and validity that is left', () => {
     await nodes.remove(lock, indexes);
   });
 
-  it('remaining() starts from the lease less the time it took and the drift', async () => {
+  it('remaining() starts from the lease minus the elapsed time and the drift', async () => {
     await using client = await nodes.proxied({ lockWatchdogTimeout: 30_000 });
     for (const proxy of client.proxies) proxy.delay({ downstreamMs: 300 });
     const lock = client.lock(uniqueName(), { nodeTimeout: 5_000 });
@@ -65,13 +65,13 @@ describe('part 3: a majority, and validity that is left', () => {
     const tookMs = performance.now() - startedAtMs;
     expect(tookMs).toBeGreaterThanOrEqual(300 - 5);
     expect(hold.remaining()).toBeLessThanOrEqual(10_000 - 102 - 300 + 5);
-    // Not from a later time, and not shorter than the algorithm has it.
+    // Not from a later time, and not shorter than in the algorithm.
     expect(hold.remaining()).toBeGreaterThan(10_000 - 102 - (performance.now() - startedAtMs) - 5);
     await hold.release();
     await nodes.nothingLeft(lock);
   });
 
-  it('the time that connecting took is not taken from the lease', async () => {
+  it('the time to connect does not shorten the lease', async () => {
     const proxies = await Promise.all(nodes.servers.map(({ port }) => startProxy(port)));
     for (const proxy of proxies) proxy.delay({ downstreamMs: 300 });
     const urls = proxies.map(({ url }) => url);
@@ -88,7 +88,7 @@ describe('part 3: a majority, and validity that is left', () => {
 });
 
 describe('part 4: a failure is undone on all masters', () => {
-  it('a vote that comes after its time is undone, too', async () => {
+  it('a vote that comes after its time is undone as well', async () => {
     const proxy = await startProxy(nodes.servers[4]!.port);
     const urls = [...nodes.urls.slice(0, 4), proxy.url];
     await using client = await nodes.client({ lockWatchdogTimeout: 30_000 }, urls);
@@ -97,7 +97,7 @@ describe('part 4: a failure is undone on all masters', () => {
     await nodes.holdBy('somebody:2', lock, [2]);
     proxy.delay({ upstreamMs: 500 });
     expect(await lock.tryLock(0, 60_000)).toBe(false);
-    await sleep(600); // by now the vote has arrived, and what takes it back right behind it
+    await sleep(600); // by now the vote has arrived, and right behind it the command that withdraws it
     await eventually(async () => {
       expect((await nodes.owners(lock)).slice(3)).toEqual(['', '']);
     });
@@ -105,7 +105,7 @@ describe('part 4: a failure is undone on all masters', () => {
     await proxy[Symbol.asyncDispose]();
   });
 
-  it('a vote whose answer is lost with its connection is undone, too', async () => {
+  it('a vote whose answer is lost with its connection is undone as well', async () => {
     await using client = await nodes.proxied({}, 3);
     const lock = client.lock(uniqueName());
     const lost = client.proxies.map((proxy) => proxy.loseReplyTo(commandOf('vote', lock.name)));

@@ -1,4 +1,4 @@
-// Part 5: whoever waits for a Redlock is woken by the masters' unlock channels, and asks nothing in between.
+// Part 5: a waiter for a Redlock is woken by the masters' unlock channels, and sends nothing in between.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { eventsOf } from '../../support/clients.js';
@@ -33,7 +33,7 @@ async function waiting(
 }
 
 describe('part 5: waiters', () => {
-  it('ask nothing while the lock is held', async () => {
+  it('send nothing while the lock is held', async () => {
     await using holder = await nodes.client(LONG);
     await using waiter = await nodes.client(LONG);
     const lock = holder.lock(uniqueName());
@@ -46,7 +46,7 @@ describe('part 5: waiters', () => {
     await nodes.nothingLeft(lock);
   });
 
-  it('are woken though one of the masters is dead', async () => {
+  it('are woken even if one of the masters is dead', async () => {
     using lag = new EventLoopLag();
     await using servers = await startMasters(3);
     const own = new RedNodes(servers);

@@ -1,4 +1,4 @@
-// Commands that run twice, late, or without a reply: none takes, frees or prolongs what it should not.
+// Commands that run twice, late, or without a reply: none of them acquires, releases or extends a lock wrongly.
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
 import {
@@ -16,7 +16,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 const LEASE_MS = 2_400;
 
-/** The commands of one lock that is taken twice, renewed and let go twice, in their order. */
+/** The commands of a lock that is acquired twice, renewed and released twice, in order. */
 const COMMANDS = ['acquire', 'nested acquire', 'renewal', 'nested release', 'release'] as const;
 type CommandName = (typeof COMMANDS)[number];
 
@@ -37,24 +37,27 @@ beforeEach(() => {
 });
 
 describe.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)('%s', (fault) => {
-  it.each(COMMANDS)('%s: it is taken and let go as if nothing had happened', async (command) => {
-    await using client = proxiedClient();
-    const lost = eventsOf(client, 'lost');
-    const warnings = eventsOf(client, 'warning');
-    await cycle(client, command, (match) => proxy()[fault](match));
-    expect(await redis.exists(name)).toBe(0);
-    const after = await watchTtl(redis, name, LEASE_MS / 2);
-    expect(new Set(after)).toEqual(new Set([-2]));
-    expect(lost).toEqual([]);
-    expect(warnings).toEqual([]);
-  });
+  it.each(COMMANDS)(
+    '%s: the lock is acquired and released as if nothing had happened',
+    async (command) => {
+      await using client = proxiedClient();
+      const lost = eventsOf(client, 'lost');
+      const warnings = eventsOf(client, 'warning');
+      await cycle(client, command, (match) => proxy()[fault](match));
+      expect(await redis.exists(name)).toBe(0);
+      const after = await watchTtl(redis, name, LEASE_MS / 2);
+      expect(new Set(after)).toEqual(new Set([-2]));
+      expect(lost).toEqual([]);
+      expect(warnings).toEqual([]);
+    },
+  );
 });
 
 describe.each([
   ['a copy', 'copyNext'],
   ['the held-back original', 'holdBack'],
 ] as const)('%s that arrives late', (_title, fault) => {
-  it.each(COMMANDS)('%s: changes nothing of somebody else’s lock', async (command) => {
+  it.each(COMMANDS)("%s: does not change another client's lock", async (command) => {
     await using client = proxiedClient();
     await using other = newClient();
     const late = await cycle(client, command, (match) => proxy()[fault](match));
@@ -63,7 +66,7 @@ describe.each([
     expect(await redis.hgetall(name)).toEqual({ [taken.ownerId]: '1' });
   });
 
-  it.each(COMMANDS)('%s: changes nothing of the next hold of its own scope', async (command) => {
+  it.each(COMMANDS)('%s: does not change the next hold of its own scope', async (command) => {
     await using client = proxiedClient();
     const lost = eventsOf(client, 'lost');
     const lock = client.getLock(name);
@@ -78,7 +81,7 @@ describe.each([
     expect(lost).toEqual([]);
   });
 
-  it.each(COMMANDS.slice(1))('%s: does nothing to a lock that is free', async (command) => {
+  it.each(COMMANDS.slice(1))('%s: does not acquire a free lock', async (command) => {
     await using client = proxiedClient();
     const late = await cycle(client, command, (match) => proxy()[fault](match));
     await late.deliver();
@@ -86,7 +89,7 @@ describe.each([
     expect(new Set(after)).toEqual(new Set([-2]));
   });
 
-  it('acquire: takes a lock that is free for one lease at most, as nobody renews it', async () => {
+  it('acquire: takes a free lock for one lease at most, since nobody renews it', async () => {
     await using client = proxiedClient();
     const late = await cycle(client, 'acquire', (match) => proxy()[fault](match));
     await late.deliver();
@@ -96,7 +99,7 @@ describe.each([
   });
 
   it.each(['nested acquire', 'nested release'] as const)(
-    '%s: does not keep the hold that it belongs to from being let go',
+    '%s: does not prevent the release of its own hold',
     async (command) => {
       await using client = proxiedClient();
       const lock = client.getLock(name);
@@ -125,7 +128,7 @@ describe.each([
 });
 
 describe('a call that gives up', () => {
-  it('takes nothing when its acquire arrives later, beyond one lease', async () => {
+  it('has no lock beyond one lease when its acquire arrives later', async () => {
     await using client = proxiedClient();
     const aborter = new AbortController();
     const late = proxy().holdBack(commandOf('acquire', name), 'silence');
@@ -139,7 +142,7 @@ describe('a call that gives up', () => {
     expect(seen.at(-1)).toBe(-2);
   });
 
-  it('gives back what its acquire took that arrived later, long before the lease ends', async () => {
+  it('releases what its late acquire took, long before the lease ends', async () => {
     const times = { lockWatchdogTimeout: 60_000, commandTimeout: 1_000 };
     await using client = newClient({ redis: proxy().url, ...times });
     const aborter = new AbortController();
@@ -148,13 +151,13 @@ describe('a call that gives up', () => {
     await late.happened;
     aborter.abort();
     expect(await rejectionOf(acquiring)).toMatchObject({ code: 'LOCK_ABORTED' });
-    expect(await late.deliver()).toBe(1); // it takes the lock
+    expect(await late.deliver()).toBe(1); // it acquires the lock
     await eventually(async () => {
       expect(await redis.exists(name)).toBe(0);
     });
   });
 
-  it('has its release made good as soon as Redis can be reached', async () => {
+  it('has its release repeated as soon as Redis is reachable', async () => {
     await using client = newClient({
       redis: proxy().url,
       lockWatchdogTimeout: 30_000,
@@ -168,10 +171,10 @@ describe('a call that gives up', () => {
     await eventually(async () => {
       expect(await redis.exists(name)).toBe(0);
     });
-    await hold.release(); // repeated: done already
+    await hold.release(); // repeated: already done
   });
 
-  it('may repeat its release, which frees the lock once', async () => {
+  it('may repeat its release, which releases the lock once', async () => {
     await using client = newClient({ redis: proxy().url, commandTimeout: 300 });
     await using other = newClient();
     const hold = await client.getLock(name).acquire({ lease: 5_000 });
@@ -188,11 +191,11 @@ function proxiedClient(): Holdfast {
   return newClient({
     redis: proxy().url,
     lockWatchdogTimeout: LEASE_MS,
-    commandTimeout: 5_000, // so that a command is repeated rather than given up
+    commandTimeout: 5_000, // so that the client repeats a command instead of giving up
   });
 }
 
-/** Takes the lock twice and lets it go twice, and disturbs one of the commands for that. */
+/** Acquires the lock twice and releases it twice, with a disturbance of one of the commands. */
 async function cycle<T extends Interception>(
   client: Holdfast,
   disturbed: CommandName,

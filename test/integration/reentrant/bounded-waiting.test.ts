@@ -1,4 +1,4 @@
-// Waiting is bounded whatever becomes of Redis, and a wait for ever survives what can be survived.
+// A wait ends in time whatever happens to Redis, and a wait without a limit survives every outage that ends.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast, type HoldfastOptions } from '../../../src/index.js';
@@ -27,7 +27,7 @@ afterEach(async () => {
 
 interface Trouble {
   readonly title: string;
-  /** Where the client is sent, and what it finds there; the proxy is the default. */
+  /** The URL for the client, and the fault that it finds there; the proxy is the default. */
   readonly url?: string;
   readonly isConnectedBefore: boolean;
   readonly reason: RegExp;
@@ -64,13 +64,13 @@ const troubles: Trouble[] = [
     reason: /did not answer/,
     begin: () => {
       proxy.halfOpen();
-      proxy.blackhole(); // new connections fare no better
+      proxy.blackhole(); // new connections fail as well
     },
   },
   {
     title: 'the network is a black hole from the start',
     isConnectedBefore: false,
-    // The command and the handshake before it have the same limit: either may be the first to have run out.
+    // The command and the handshake before it have the same limit: either may run out first.
     reason: /did not answer|no handshake within/,
     begin: () => {
       proxy.blackhole();
@@ -105,7 +105,7 @@ describe.each(troubles)('when $title', ({ url, isConnectedBefore, reason, begin 
     await recover();
   });
 
-  it('a single attempt and a look settle in commandTimeout', async () => {
+  it('a single attempt and a query settle in commandTimeout', async () => {
     await using client = await troubledClient({ commandTimeout: COMMAND_TIMEOUT_MS });
     const lock = client.getLock(name);
     const attempts = [
@@ -149,7 +149,7 @@ describe.each(troubles)('when $title', ({ url, isConnectedBefore, reason, begin 
 const laterTroubles = troubles.filter(({ isConnectedBefore }) => isConnectedBefore);
 
 describe.each(laterTroubles)('when $title', ({ reason, begin }) => {
-  it('release and extend settle in commandTimeout', async () => {
+  it('release() and extend() settle in commandTimeout', async () => {
     await using client = newClient({
       redis: proxy.url,
       lockWatchdogTimeout: 30_000,
@@ -169,8 +169,8 @@ describe.each(laterTroubles)('when $title', ({ reason, begin }) => {
   });
 });
 
-describe('lock() that waits', () => {
-  it('for a holder survives a restart of the server', async () => {
+describe('a waiting lock()', () => {
+  it('survives a restart of the server while another client holds the lock', async () => {
     await using holder = newClient({ redis: server.url });
     await using client = newClient({ redis: server.url });
     await holder.getLock(name).lock();
@@ -183,7 +183,7 @@ describe('lock() that waits', () => {
     await client.getLock(name).unlock();
   });
 
-  it('for a server survives until that starts', async () => {
+  it('survives until the server starts', async () => {
     const { port } = server;
     await server.kill();
     await using client = newClient({ redis: server.url });
@@ -201,7 +201,7 @@ describe('lock() that waits', () => {
     await server.pause();
     const failed = nextEvent(client, 'error');
     const locking = client.getLock(name).lock();
-    await failed; // the connection was given up
+    await failed; // the client has dropped the connection
     await server.resume();
     await locking;
     await client.getLock(name).unlock();
@@ -214,7 +214,7 @@ describe('lock() that waits', () => {
     await client.getLock(name).unlock();
   });
 
-  it('hears the unlock though its subscription went half open: at the end of the lease', async () => {
+  it('acquires the lock at the end of the lease, although its subscription went half-open before the unlock', async () => {
     await using holder = newClient({ redis: server.url });
     await using client = newClient({ redis: proxy.url });
     const hold = await holder.getLock(name).acquire();
@@ -228,8 +228,8 @@ describe('lock() that waits', () => {
   });
 });
 
-describe('false means that somebody else has it', () => {
-  it('also when the subscription never comes up', async () => {
+describe('false means that somebody else has the lock', () => {
+  it('even if the subscription never comes up', async () => {
     await using holder = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
     await using client = newClient({ redis: proxy.url });
     await using hold = await holder.getLock(name).acquire();
@@ -239,7 +239,7 @@ describe('false means that somebody else has it', () => {
     expect(hold.remaining()).toBeGreaterThan(0);
   });
 
-  it('and not that the server went away while it waited', async () => {
+  it('and not that the server disappeared during the wait', async () => {
     await using holder = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
     await using client = newClient({ redis: server.url });
     await holder.getLock(name).lock();
@@ -264,7 +264,7 @@ function expectUnavailable(error: unknown, reason: RegExp): void {
   expect(String(error)).toMatch(reason);
 }
 
-/** Its error; it must come at most 100 ms after a timer of `limitMs` that was set at the same time. */
+/** The error of the call, which must come at most 100 ms after a timer of `limitMs` that was set at the same time. */
 async function settlesWithin(limitMs: number, call: () => Promise<unknown>): Promise<unknown> {
   using lag = new EventLoopLag();
   const timer = sleep(limitMs).then(() => performance.now());

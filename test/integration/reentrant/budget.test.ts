@@ -1,4 +1,4 @@
-// What an uncontended pair costs beside its two round trips: promises, timers and heap, counted beside a raw pair.
+// The cost of an uncontended pair beyond its two round trips: promises, timers and heap, compared with a raw pair.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { startChild } from '../../support/child.js';
 import type { PairCost } from '../../support/children/pair-counter.js';

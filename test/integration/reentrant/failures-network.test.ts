@@ -1,4 +1,4 @@
-// What broke in other lock libraries, part 3: wake-ups that got lost, and calls that hung with Redis down.
+// Failures of other lock libraries, part 3: lost wake-ups, and calls that hang while Redis is down.
 import { beforeEach, describe, expect, it } from 'vitest';
 import { UnavailableError } from '../../../src/index.js';
 import {
@@ -23,7 +23,7 @@ beforeEach(() => {
 });
 
 describe('an unlock before the subscription is up', () => {
-  it('wakes the waiter in under 100 ms after it is up', async () => {
+  it('wakes the waiter less than 100 ms after the subscription is up', async () => {
     await using proxy = await startSharedProxy();
     await using holder = newClient({ lockWatchdogTimeout: 30_000 });
     await using waiter = newClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
@@ -35,7 +35,7 @@ describe('an unlock before the subscription is up', () => {
     await waiting;
     proxy.delay({ upstreamMs: 300 });
     await subscribe.happened;
-    proxy.delay(); // SUBSCRIBE itself is on its way for 300 ms
+    proxy.delay(); // SUBSCRIBE itself takes 300 ms
     await hold.release();
     expect(await subscriberCount()).toBe(0);
 
@@ -93,7 +93,7 @@ describe('a server that is killed under 50 waiters and comes back', () => {
   });
 });
 
-describe('with Redis gone, tryLock(500) settles within 500 ms plus 100, with the reason', () => {
+describe('without Redis, tryLock(500) settles within 500 ms plus 100, with the reason', () => {
   it('when the server is down', async () => {
     await using server = await startRedis();
     await using client = await connectedClient({ redis: server.url, lockWatchdogTimeout: 30_000 });

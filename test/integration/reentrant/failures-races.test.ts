@@ -1,4 +1,4 @@
-// What broke in other lock libraries, part 2: races in great numbers, leaks, and two callers inside at once.
+// Failures of other lock libraries, part 2: thousands of races, leaks, and two callers in the critical section at once.
 import { Redis } from 'ioredis';
 import { getEventListeners, setMaxListeners, type EventEmitter } from 'node:events';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
@@ -13,7 +13,7 @@ import { nameToken, uniqueName } from '../../support/unique-name.js';
 const redis = sharedConnection();
 
 describe('a release that races a renewal', () => {
-  it('is no loss: 10,000 releases during renewals in flight tell of none', async () => {
+  it('is not a loss: 10,000 releases during renewals report none', async () => {
     await using proxy = await startSharedProxy();
     await using client = newClient({
       redis: proxy.url,
@@ -67,7 +67,7 @@ describe('10,000 contended cycles over 1,000 names', () => {
     }
   }, 60_000);
 
-  /** One takes it, the other finds it taken and waits, the first lets go, the other gets it. */
+  /** One client acquires the lock, the other finds it held and waits; the first releases, and the other acquires it. */
   async function contendedCycle(
     holder: Holdfast,
     waiter: Holdfast,
@@ -96,7 +96,7 @@ describe('10,000 contended cycles over 1,000 names', () => {
 });
 
 describe('callers that share one lock object', () => {
-  it('never both get in: 200 concurrent read, await, write cycles count to 200', async () => {
+  it('never hold the lock together: 200 concurrent read-await-write cycles count to 200', async () => {
     await using client = newClient({ lockWatchdogTimeout: 30_000 });
     const lock = client.getLock(uniqueName('shared'));
     let counter = 0;
@@ -127,15 +127,15 @@ describe('callers that share one lock object', () => {
 });
 
 describe('parallel branches', () => {
-  it('of one scope never both get in', async () => {
+  it('of one scope never hold the lock together', async () => {
     await neverBothGetIn((branches, _lock, client) => client.run(branches));
   });
 
-  it('inside one holder never both get in', async () => {
+  it('inside one holder never hold the lock together', async () => {
     await neverBothGetIn((branches, lock) => lock.withLock(branches));
   });
 
-  /** Two branches that start at the same time, wherever `start` is. */
+  /** Two branches that start at the same time, in the scope of `start`. */
   async function neverBothGetIn(
     start: (branches: () => Promise<unknown>, lock: Lock, client: Holdfast) => Promise<unknown>,
   ): Promise<void> {
@@ -149,7 +149,7 @@ describe('parallel branches', () => {
   }
 });
 
-/** Counts the listeners on the connections that clients make from it. */
+/** Counts the listeners on the connections that clients derive from this one. */
 class CountedRedis extends Redis {
   readonly #duplicates: Redis[] = [];
 

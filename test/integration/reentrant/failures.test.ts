@@ -1,4 +1,4 @@
-// What broke in other lock libraries, part 1: resent commands, renewals that outlive or fail, losses that hide or crash.
+// Failures of other lock libraries, part 1: resent commands, renewals that outlive the lock or fail, hidden losses and crashes.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
@@ -26,7 +26,7 @@ beforeEach(() => {
   name = uniqueName();
 });
 
-describe('an acquire that is resent', () => {
+describe('an acquire that is sent again', () => {
   it.each(['loseReplyTo', 'cutAfterForwarding'] as const)(
     'does not re-enter: one lock and one unlock leave no key (%s)',
     async (fault) => {
@@ -42,7 +42,7 @@ describe('an acquire that is resent', () => {
   );
 });
 
-describe('the watchdog does not outlive the lock', () => {
+describe('the watchdog stops with the lock', () => {
   it('when an acquire is aborted in flight', async () => {
     await using client = await connectedClient({ redis: proxy().url });
     const aborter = new AbortController();
@@ -57,7 +57,7 @@ describe('the watchdog does not outlive the lock', () => {
     expect(seen.at(-1)).toBe(-2);
   });
 
-  it('when it is unlocked while a renewal is in flight', async () => {
+  it('when the lock is released while a renewal is in flight', async () => {
     await using client = newClient({ redis: proxy().url, commandTimeout: 5_000 });
     const lost = eventsOf(client, 'lost');
     const hold = await client.getLock(name).acquire();
@@ -70,7 +70,7 @@ describe('the watchdog does not outlive the lock', () => {
     expect(lost).toEqual([]);
   });
 
-  it('when somebody else has taken the lock by the time the renewal arrives', async () => {
+  it('when another client has the lock by the time the renewal arrives', async () => {
     await using client = newClient({ redis: proxy().url, commandTimeout: 5_000 });
     await using other = newClient();
     const hold = await client.getLock(name).acquire();
@@ -87,9 +87,9 @@ describe('the watchdog does not outlive the lock', () => {
 
 describe('a renewal that fails', () => {
   it.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)(
-    'does not end renewal: the lock is held for three leases more (%s)',
+    'does not stop the renewals: the lock is held for three more leases (%s)',
     async (fault) => {
-      const leaseMs = 4_500; // an event loop may stand still for two seconds where others run beside it
+      const leaseMs = 4_500; // an event loop may be blocked for two seconds while other tests run
       await using client = newClient({ redis: proxy().url, lockWatchdogTimeout: leaseMs });
       const lost = eventsOf(client, 'lost');
       await using hold = await client.getLock(name).acquire();
@@ -101,12 +101,12 @@ describe('a renewal that fails', () => {
     },
   );
 
-  it('does not take a lock again that lapsed and was taken and freed meanwhile: it is lost', async () => {
+  it('does not reacquire a lock that expired and that another client took and released meanwhile: it is lost', async () => {
     await using client = newClient();
     await using other = newClient();
     const lost = nextEvent(client, 'lost');
     const hold = await client.getLock(name).acquire();
-    // It lapses on the server alone, so that it is the renewal that has to find out.
+    // The lease expires only on the server, so that the renewal has to find out.
     await redis.pexpire(name, 1);
     const taken = await other.getLock(name).acquire();
     await taken.release();
@@ -115,7 +115,7 @@ describe('a renewal that fails', () => {
     expect(await redis.exists(name)).toBe(0);
   });
 
-  it('does not take a lock again that lapsed: a held-back renewal finds nothing', async () => {
+  it('does not reacquire an expired lock: a late renewal finds nothing', async () => {
     await using client = newClient({ redis: proxy().url });
     await using other = newClient();
     const hold = await client.getLock(name).acquire();
@@ -134,7 +134,7 @@ describe('a renewal that fails', () => {
 });
 
 describe('a loss', () => {
-  it('does not hide the error of a body that throws after its lease ran out', async () => {
+  it('does not hide the error of a callback that throws after the lease has ended', async () => {
     await using client = newClient();
     const body = client.getLock(name).withLock({ lease: 100 }, async ({ signal }) => {
       await eventually(() => {
@@ -145,7 +145,7 @@ describe('a loss', () => {
     await expect(body).rejects.toThrow('the real error');
   });
 
-  it('does not hang the release after the lease ran out', async () => {
+  it('does not hang the release after the lease has ended', async () => {
     await using client = newClient();
     const hold = await client.getLock(name).acquire({ lease: 100 });
     await eventually(async () => {
@@ -157,7 +157,7 @@ describe('a loss', () => {
     });
   });
 
-  it('of every lock at once with nobody listening does not crash the process', async () => {
+  it('of every lock at once does not crash the process when nobody listens', async () => {
     await using server = await startRedis();
     await using admin = new AdminRedis(server.url);
     await using child = startChild('silent-holder.ts', {
@@ -168,7 +168,7 @@ describe('a loss', () => {
     await admin.redis.flushall();
     const { lost } = await child.next('lost all');
     expect(lost).toBe(500);
-    await server.kill(); // and a connection error that nobody listens for
+    await server.kill(); // and a connection error without a listener
     await sleep(300);
     child.send({ type: 'close' });
     expect(await child.exited()).toEqual({ code: 0, signal: null });
@@ -176,8 +176,8 @@ describe('a loss', () => {
   });
 });
 
-describe('an inner short lease', () => {
-  it('does not cut the watched outer one: still held after 3 s', async () => {
+describe('a nested short lease', () => {
+  it('does not shorten the watched outer one: it is still held after 3 s', async () => {
     await using client = newClient({ lockWatchdogTimeout: 1_500 });
     const lost = eventsOf(client, 'lost');
     const lock = client.getLock(name);

@@ -1,4 +1,4 @@
-// An uncontended call has nothing to wait with: what ends it, or goes wrong, while its one command is on its way is made good all the same.
+// An uncontended call sets up no waiting; an end or a failure while its only command is under way is handled all the same.
 import { describe, expect, inject, it } from 'vitest';
 import {
   connectedClient,
@@ -17,7 +17,7 @@ const proxy = proxyPerTest();
 
 const LONG = { lockWatchdogTimeout: 30_000, commandTimeout: 10_000 };
 
-/** A client that has sent one command to acquire `name`, whose answer it does not get for now. */
+/** A client that has sent one command to acquire `name` and gets no answer for now. */
 async function acquiring(name: string) {
   await loadScripts(inject('redisUrl'));
   const client = await connectedClient({ redis: proxy().url, ...LONG });
@@ -31,7 +31,7 @@ async function acquiring(name: string) {
   return { client, acquired };
 }
 
-describe('an acquisition that is executed, and not answered yet,', () => {
+describe('an acquisition that has run but is not answered yet', () => {
   it('ends as soon as its client closes, and its lock is free once the server answers', async () => {
     const name = uniqueName();
     const { client, acquired } = await acquiring(name);
@@ -45,7 +45,7 @@ describe('an acquisition that is executed, and not answered yet,', () => {
     expect(await redis.exists(name)).toBe(0);
   });
 
-  it('is asked for again when its connection is lost, as the same owner', async () => {
+  it('is repeated as the same owner when its connection is lost', async () => {
     const name = uniqueName();
     const { client, acquired } = await acquiring(name);
     const [ownerId] = await redis.hkeys(name);
@@ -58,7 +58,7 @@ describe('an acquisition that is executed, and not answered yet,', () => {
     await client.close();
   });
 
-  it('waits in line, as one that had a limit would, when somebody else has the lock', async () => {
+  it('waits in line like a call with a limit when somebody else has the lock', async () => {
     const name = uniqueName();
     await using holder = newClient(LONG);
     await using client = newClient(LONG);
@@ -71,8 +71,8 @@ describe('an acquisition that is executed, and not answered yet,', () => {
   });
 });
 
-describe('a release that is executed, and not answered yet,', () => {
-  it('is repeated when its connection is lost, and finds its work done', async () => {
+describe('a release that has run but is not answered yet', () => {
+  it('is repeated when its connection is lost, and finds the work done', async () => {
     const name = uniqueName();
     await using client = await connectedClient({ redis: proxy().url, ...LONG });
     const hold = await client.getLock(name).acquire();
@@ -101,7 +101,7 @@ describe('a release that is executed, and not answered yet,', () => {
     expect(await redis.exists(name)).toBe(0);
   });
 
-  it('tells a loss that only the server knows of', async () => {
+  it('reports a loss that only the server knows of', async () => {
     const name = uniqueName();
     await using client = await connectedClient(LONG);
     const hold = await client.getLock(name).acquire();
@@ -113,7 +113,7 @@ describe('a release that is executed, and not answered yet,', () => {
     expect(hold.signal.aborted).toBe(true);
   });
 
-  it('lets in another branch, which waits for it, before it is answered', async () => {
+  it('lets another branch that waits for the lock enter before the answer', async () => {
     const name = uniqueName();
     await loadScripts(inject('redisUrl'));
     await using client = await connectedClient({ redis: proxy().url, ...LONG });
@@ -130,13 +130,13 @@ describe('a release that is executed, and not answered yet,', () => {
         }),
       );
       await waiting;
-      // On a busy machine it may have been held for too long to be handed over.
+      // On a busy machine the lock may have been held too long for a hand-over.
       const ends = ['releaseTo', 'release'] as const;
       const either = ends.map((script) => commandOf(script, name).source).join('|');
       const lost = proxy().loseReplyTo(new RegExp(either, 'i'));
       const unlocked = lock.unlock().then(() => order.push('unlocked'));
       await lost.happened;
-      // Of itself it would look after 10 s.
+      // Without it, the waiter would poll only after 10 s.
       expect(await settledWithin(branch, 5_000)).not.toBe(NEVER);
     });
     expect(order.sort()).toEqual(['branch', 'unlocked']);

@@ -1,4 +1,4 @@
-// Many acquires and releases at once go together in few script calls, and each fares as it would alone.
+// Many acquires and releases at once go together in few script calls, and each ends as it would alone.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -15,7 +15,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 /** In the command that sends them. */
 const GATHERED = scripts.gather.sha1;
-/** For a lease that nobody has to renew while a test runs. */
+/** For a lease that needs no renewal during a test. */
 const LONG: Partial<HoldfastOptions> = { lockWatchdogTimeout: 30_000 };
 
 let server: RedisServer;
@@ -57,7 +57,7 @@ describe.each([2, 3])('by RESP%i', (version) => {
     return connectedClient({ ...LONG, redis: { host, port, ...protocol } });
   };
 
-  it('200 locks that are acquired in one turn, and released in one, are five script calls each', async () => {
+  it('200 locks that are acquired in one turn and released in one take five script calls each', async () => {
     await using client = await connected();
     const locks = locksOf(client, 200);
     let holds: Hold[] = [];
@@ -75,7 +75,7 @@ describe.each([2, 3])('by RESP%i', (version) => {
     expect(await keysLeft()).toEqual([]);
   });
 
-  it('a key that is no lock in the middle fails only itself, and one that is held is waited for alone', async () => {
+  it('a wrong key among many fails only its own call, and a held lock is waited for alone', async () => {
     await using client = await connected();
     await using other = await connected();
     const locks = locksOf(client, 40);
@@ -91,7 +91,7 @@ describe.each([2, 3])('by RESP%i', (version) => {
     );
     expect(holds).toHaveLength(37);
 
-    // The same for releases: what a lock was is something else by now.
+    // The same for releases: the key of one lock holds something else by now.
     await admin.del(`${name}:5`);
     await admin.set(`${name}:5`, 'text');
     const releases = await Promise.allSettled(holds.map((hold) => hold.release()));
@@ -107,7 +107,7 @@ describe.each([2, 3])('by RESP%i', (version) => {
   });
 });
 
-describe('a user who', () => {
+describe('a user', () => {
   async function clientWith(...rules: string[]): Promise<Holdfast> {
     const all = ['reset', 'on', '>secret', '~*', '&*', '+@all'];
     await admin.call('ACL', 'SETUSER', 'limited', ...all, ...rules);
@@ -116,7 +116,7 @@ describe('a user who', () => {
     return await connectedClient({ ...LONG, redis });
   }
 
-  it('may not touch a key in the middle gets the others', async () => {
+  it('without permission for one of the keys gets the other locks', async () => {
     await using client = await clientWith('resetkeys', '~*:[0-9]', '~*:1?', '~holdfast*');
     const outcomes = await Promise.allSettled(locksOf(client, 30).map((lock) => lock.acquire()));
     const got = outcomes.map(({ status }) => status === 'fulfilled');
@@ -136,7 +136,7 @@ describe('a user who', () => {
   });
 
   it.each(['pexpire', 'hset'])(
-    'lacks %s is told so by name, and nothing is left',
+    'without %s gets an error that names it, and nothing is left',
     async (lacked) => {
       await using client = await clientWith(`-${lacked}`);
       const outcomes = await Promise.allSettled(locksOf(client, 10).map((lock) => lock.acquire()));
@@ -148,7 +148,7 @@ describe('a user who', () => {
     },
   );
 
-  it('may not publish releases all the same, and is told', async () => {
+  it('without permission to publish can release, and a warning says so', async () => {
     await using client = await clientWith('resetchannels');
     const holds = await acquireAll(locksOf(client, 10));
     const errors = eventsOf(client, 'error');
@@ -160,7 +160,7 @@ describe('a user who', () => {
   });
 });
 
-it('a server that has forgotten its scripts is sent them in full', async () => {
+it('a server that has forgotten its scripts receives them in full', async () => {
   await using client = await connectedClient({ ...LONG, redis: server.url });
   const holds = await acquireAll(locksOf(client, 100));
   await admin.script('FLUSH');
@@ -172,7 +172,7 @@ it('a server that has forgotten its scripts is sent them in full', async () => {
   expect(await keysLeft()).toEqual([]);
 });
 
-it('who waits for one of many that are released at once is woken, whatever its name', async () => {
+it('a waiter for one of many locks that are released at once is woken, whatever its name', async () => {
   await using client = await connectedClient({ ...LONG, redis: server.url });
   await using other = await connectedClient({ ...LONG, redis: server.url });
   const names = ['', ':{tag}', '}', '{}', '{'].map((end) => name + end);
@@ -184,16 +184,16 @@ it('who waits for one of many that are released at once is woken, whatever its n
   });
   await sleep(100); // their tries after the subscription
   await Promise.all(holds.map((hold) => hold.release()));
-  // Nothing but a message wakes them within 10 s.
+  // Only a message wakes them within 10 s.
   const theirs = await waiting;
   await Promise.all(theirs.map((hold) => hold.release()));
 });
 
-it('what is asked behind a release that nobody awaited sees the lock free', async () => {
+it('a query after a release that nobody awaited finds the lock free', async () => {
   await using client = await connectedClient({ ...LONG, redis: server.url });
   const [hold, ...others] = await acquireAll(locksOf(client, 3));
   const lock = client.getLock(`${name}:0`);
-  void others[0]!.release(); // something is under way
+  void others[0]!.release(); // another command is under way
   const released = hold!.release();
   expect(await lock.isLocked()).toBe(false);
   await released;
@@ -208,7 +208,7 @@ it('what is asked behind a release that nobody awaited sees the lock free', asyn
   await client.getLock(`${name}:3`).unlock();
 });
 
-it('a client that is closed in the same turn has released what it was told to', async () => {
+it('a client that is closed in the same turn completes its releases', async () => {
   const client = await connectedClient({ ...LONG, redis: server.url });
   const holds = await acquireAll(locksOf(client, 10));
   const released = holds.map((hold) => hold.release());
@@ -217,9 +217,9 @@ it('a client that is closed in the same turn has released what it was told to', 
   expect(await keysLeft()).toEqual([]);
 });
 
-describe('a connection that is lost', () => {
+describe('a lost connection', () => {
   it.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)(
-    'with releases that were gathered (%s): they are repeated, and no lock counts as lost',
+    'with gathered releases (%s): they are repeated, and no lock counts as lost',
     async (fault) => {
       await using proxy = await startProxy(server.port, server.host);
       await using client = await connectedClient({ ...LONG, redis: proxy.url });
@@ -235,7 +235,7 @@ describe('a connection that is lost', () => {
   );
 
   it.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)(
-    'with acquires that were gathered (%s): they are found again, and held once',
+    'with gathered acquires (%s): they are found again, and held once',
     async (fault) => {
       await using proxy = await startProxy(server.port, server.host);
       await using client = await connectedClient({ ...LONG, redis: proxy.url });
@@ -249,7 +249,7 @@ describe('a connection that is lost', () => {
     },
   );
 
-  it('with acquires of callers who give up leaves nothing', async () => {
+  it('with acquires of callers that give up leaves nothing', async () => {
     await using proxy = await startProxy(server.port, server.host);
     await using client = await connectedClient({ ...LONG, redis: proxy.url });
     const { happened } = proxy.loseReplyTo(GATHERED);
@@ -267,7 +267,7 @@ describe('a connection that is lost', () => {
     });
   });
 
-  it('again and again under load: nobody is in twice, nothing counts as lost, nothing is left', async () => {
+  it('repeatedly under load never lets two callers in, loses no lock and leaves nothing', async () => {
     await using client = await connectedClient({ ...LONG, redis: server.url });
     await using other = await connectedClient({ ...LONG, redis: server.url });
     for (const each of [client, other]) each.on('error', () => undefined);
@@ -302,7 +302,7 @@ describe('a connection that is lost', () => {
   }, 60_000);
 });
 
-it('a server that became a replica meanwhile is left, as it is when a single call finds that', async () => {
+it('the client leaves a server that has become a replica, as it does after a single call', async () => {
   await using master = await startRedis();
   const replica = new Redis(master.url);
   await using proxy = await startProxy(master.port, master.host);
@@ -322,7 +322,7 @@ it('a server that became a replica meanwhile is left, as it is when a single cal
   replica.disconnect();
 });
 
-it('while calls are gathered, an acquire in line is still woken by a release of its own client', async () => {
+it('while calls are gathered, a release still wakes an acquire of its own client in line', async () => {
   await using client = await connectedClient({ ...LONG, redis: server.url });
   const lock = client.getLock(name);
   const hold = await lock.acquire();

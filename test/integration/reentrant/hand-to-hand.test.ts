@@ -1,4 +1,4 @@
-// Callers of one process who want the same lock: they stand in one line, and each release names the next of them.
+// Callers of one process that want the same lock wait in one line, and each release names the next of them.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -36,7 +36,7 @@ afterEach(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-/** So many call, and are in line while the first has the lock; it is released by what is returned. */
+/** Puts `count` callers in line behind a first one that has the lock; returns that hold and the waiting calls. */
 async function queued(count: number): Promise<{ first: Hold; others: Promise<Hold>[] }> {
   const first = await lock.acquire();
   const others = Array.from({ length: count }, () => lock.acquire());
@@ -45,14 +45,14 @@ async function queued(count: number): Promise<{ first: Hold; others: Promise<Hol
 }
 
 describe('callers of the client that has the lock', () => {
-  it('ask nothing and subscribe to nothing while they wait, and get it in the order in which they came', async () => {
+  it('send nothing and subscribe to nothing while they wait, and acquire it in the order in which they came', async () => {
     const order: number[] = [];
     const first = await lock.acquire();
     const waiting: Promise<void>[] = [];
     const commands = await recordCommands(server.url, async () => {
       for (let index = 0; index < 40; index++)
         waiting.push(lock.withLock(() => void order.push(index)));
-      await sleep(10); // a line subscribes when it has waited for 100 ms, and a busy machine is late
+      await sleep(10); // a line subscribes after 100 ms of waiting, and a busy machine is late
     });
     expect(commands).toEqual([]);
     await first.release();
@@ -61,7 +61,7 @@ describe('callers of the client that has the lock', () => {
     expect(await admin.exists(lock.name)).toBe(0);
   });
 
-  it('that lock again at once get no more than the others', async () => {
+  it('that lock again at once get no more turns than the others', async () => {
     const sections = new Array<number>(20).fill(0);
     let isOver = false;
     const callers = sections.map(async (_, index) => {
@@ -77,7 +77,7 @@ describe('callers of the client that has the lock', () => {
     await admin.del(sections.map((_, index) => `${lock.name}:${index}`));
   });
 
-  it('are told at once by tryLock() that it is held, without asking; and may re-enter what was handed over', async () => {
+  it('get false from tryLock() at once, without a command; and may re-enter a lock that was handed over', async () => {
     const { first, others } = await queued(2);
     const second = client.run(async () => {
       const hold = await lock.acquire();
@@ -98,9 +98,9 @@ describe('callers of the client that has the lock', () => {
   });
 });
 
-describe('a hand-over to one who gives up in that instant', () => {
+describe('a hand-over to a caller that gives up in that instant', () => {
   it.each([0, 1, 2, 3, 4, 5, 6, 7])(
-    'goes on to the next, %i turns after the release',
+    'goes to the next caller, %i turns after the release',
     async (turns) => {
       for (let round = 0; round < 20; round++) {
         const aborter = new AbortController();
@@ -119,7 +119,7 @@ describe('a hand-over to one who gives up in that instant', () => {
     },
   );
 
-  it('is released when there is no next', async () => {
+  it('is a plain release when there is no next caller', async () => {
     for (let round = 0; round < 20; round++) {
       const aborter = new AbortController();
       const first = await lock.acquire();
@@ -154,7 +154,7 @@ it('a hold that was handed over is renewed like any other', async () => {
 });
 
 describe('a release that hands the lock over', () => {
-  it('tells for how long that one held it, and that it does not any more', async () => {
+  it('reports how long its own hold lasted, and a hold count of 0', async () => {
     const told: ReleasedEvent[] = [];
     client.on('released', (event) => told.push(event));
     const { first, others } = await queued(1);
@@ -169,7 +169,7 @@ describe('a release that hands the lock over', () => {
   });
 
   it.each(['DEL', 'FLUSHALL', 'forceUnlock'])(
-    'is told that it was lost when it had gone before by %s; so is whoever has it then, and those behind get it',
+    'fails with LOCK_LOST if %s removed the lock before, and so does its successor; the callers behind them acquire it',
     async (how) => {
       const { first, others } = await queued(30);
       await using forcing = newClient({ redis: server.url, lockWatchdogTimeout: 6_000 });
@@ -188,7 +188,7 @@ describe('a release that hands the lock over', () => {
     },
   );
 
-  it('says that Redis did not answer when it stays silent, and is a success when it is repeated after that', async () => {
+  it('reports that a silent Redis did not answer, and succeeds when it is repeated later', async () => {
     const { first, others } = await queued(1);
     const told: ReleasedEvent[] = [];
     client.on('released', (event) => told.push(event));
@@ -199,12 +199,12 @@ describe('a release that hands the lock over', () => {
     await eventually(async () => {
       await first.release();
     });
-    expect(told).toMatchObject([{ holdCount: 0 }]); // of itself, not of who has it now
+    expect(told).toMatchObject([{ holdCount: 0 }]); // its own, not the present holder's
     await (await others[0]!).release();
     expect(await admin.exists(lock.name)).toBe(0);
   });
 
-  it('settles though the client is closed meanwhile; those in line are told so', async () => {
+  it('settles even if the client is closed meanwhile; the callers in line get ClosedError', async () => {
     const { first, others } = await queued(20);
     const released = first.release();
     const second = await others[0]!;
@@ -220,7 +220,7 @@ describe('a release that hands the lock over', () => {
   });
 });
 
-it('is taken from this client by another one: who has it is told so, and who waits gets it, long before the lease is looked at', async () => {
+it('a forceUnlock() by another client is a loss for the holder, and the waiter acquires the lock long before the next renewal', async () => {
   await using patient = newClient({ redis: server.url, lockWatchdogTimeout: 120_000 });
   const mine = patient.getLock(lock.name);
   const first = await mine.acquire();
@@ -233,10 +233,10 @@ it('is taken from this client by another one: who has it is told so, and who wai
   expect(first.signal.reason).toMatchObject({ lossReason: 'forced' });
 });
 
-it('whose wait ends while a release is on its way are told that it was held, not that Redis did not answer', async () => {
+it('waits that end while a release is under way report the lock as held, not Redis as unavailable', async () => {
   const first = await lock.acquire();
   const waiting = [lock.tryLock(1_500), lock.tryLock(1_500, 5_000)];
-  await sleep(1_400); // what was seen when they came is too old by the end
+  await sleep(1_400); // what the calls saw at first is too old by their end
   proxy.delay({ downstreamMs: 400 });
   const released = first.release();
   expect(await Promise.all(waiting)).toEqual([false, false]);
@@ -244,7 +244,7 @@ it('whose wait ends while a release is on its way are told that it was held, not
   proxy.delay();
 });
 
-it('clients take turns: one that has many callers does not keep the others out', async () => {
+it('clients take turns: one with many callers does not shut out the others', async () => {
   await using other = newClient({ redis: server.url, lockWatchdogTimeout: 6_000 });
   const counts = { mine: 0, theirs: 0 };
   let isOver = false;

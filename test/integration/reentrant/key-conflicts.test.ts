@@ -1,4 +1,4 @@
-// A key that is in the way of a lock: the error names it, and what it is.
+// Another value at the key of a lock: the error names the key and its type.
 import { Redis } from 'ioredis';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast, KeyConflictError, type Lock } from '../../../src/index.js';
@@ -21,7 +21,7 @@ beforeEach(() => {
   name = uniqueName();
 });
 
-/** What each way to acquire is refused with; all the same. */
+/** The errors of the ways to acquire, which are all the same. */
 async function conflictOf(lock: Lock): Promise<KeyConflictError> {
   const calls = [() => lock.lock(), () => lock.tryLock(), () => lock.acquire({ wait: 5_000 })];
   const errors = await Promise.all(calls.map((call) => rejectionOf(call())));
@@ -30,7 +30,7 @@ async function conflictOf(lock: Lock): Promise<KeyConflictError> {
   return errors[0] as KeyConflictError;
 }
 
-describe('in the place of the lock', () => {
+describe('at the key of the lock', () => {
   it.each([
     ['a string', 'string', ['SET', 'text'], 'it is a string, and not a lock'],
     ['a list', 'list', ['RPUSH', 'a'], 'it is a list, and not a lock'],
@@ -45,7 +45,7 @@ describe('in the place of the lock', () => {
   ])('%s', async (_title, keyType, [command, ...args], what) => {
     const key = `${name}:prefixed`;
     await redis.call(command!, key, ...args);
-    // Its commands may take as long as they like: a third of this.
+    // Its commands may take up to a third of this.
     await using client = newClient({ keyPrefix: `${name}:`, lockWatchdogTimeout: 30_000 });
     for (const lock of [client.getLock('prefixed'), client.getFairLock('prefixed')]) {
       const error = await conflictOf(lock);
@@ -79,7 +79,7 @@ describe('beside a fair lock', () => {
   });
 });
 
-it('on a Redlock, and on which master', async () => {
+it('on a Redlock the error also names the master', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await using client = await nodes.client();
@@ -89,7 +89,7 @@ it('on a Redlock, and on which master', async () => {
   expect(error.message).toMatch(/the key ".*" on [\d.]+:\d+ is in the way: it is a string/);
 });
 
-it('is told without it to a user who may not call TYPE', async () => {
+it('a user who may not call TYPE gets the error without the key', async () => {
   await using server = await startRedis();
   const admin = new Redis(server.url);
   await admin.call('ACL', 'SETUSER', 'app', 'on', '>pw', '~*', '&*', '+@all', '-type');
@@ -106,7 +106,7 @@ it('is told without it to a user who may not call TYPE', async () => {
   admin.disconnect();
 });
 
-it('costs one look at the types, and none where nothing is in the way', async () => {
+it('the error costs one query of the types, and other calls cost none', async () => {
   await using server = await startRedis();
   await using client = new Holdfast({ redis: server.url });
   await using other = await connectedClient({ redis: server.url });

@@ -1,4 +1,4 @@
-// The end of a wait: false and LockTimeoutError rest on an answer that is a second old at most, or on this client's own grant.
+// The end of a wait: false and LockTimeoutError rest on an answer that is at most a second old, or on this client's own grant.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
@@ -17,10 +17,10 @@ import { uniqueName } from '../../support/unique-name.js';
 expectWarnings(/^lock ".*" has been waited for /);
 
 const WAIT_MS = 2_500;
-/** A lease so long that nothing is renewed, and no silence noticed, while a test runs. */
+/** A lease so long that no renewal and no silence matters during a test. */
 const LONG_MS = 60_000;
 
-/** Somebody who holds a lock, and somebody who waits for it over a network of their own. */
+/** A holder of a lock, and a waiter that reaches the server over a network of its own. */
 interface Scene {
   readonly client: Holdfast;
   readonly lock: Lock;
@@ -30,7 +30,7 @@ interface Scene {
 
 interface Kind {
   readonly title: string;
-  /** What it is when nobody answers. */
+  /** The error code when the server does not answer. */
   readonly unanswered: string;
   readonly scene: () => Promise<Scene>;
 }
@@ -116,8 +116,8 @@ const kinds: Kind[] = [
   },
 ];
 
-describe.each(kinds)('a $title that is waited for', ({ unanswered, scene }) => {
-  it('whose server fell silent long before the end is not said to be held: that is not known', async () => {
+describe.each(kinds)('a wait for a $title', ({ unanswered, scene }) => {
+  it('does not report it as held when its server fell silent long before: that is not known', async () => {
     const { client, lock, holders, proxies } = await scene();
     await using hold = await holders.acquire();
     const waiting = nextEvent(client, 'waiting');
@@ -130,7 +130,7 @@ describe.each(kinds)('a $title that is waited for', ({ unanswered, scene }) => {
     for (const proxy of proxies) proxy.heal();
   });
 
-  it('that was released long before, unheard, is had at last', async () => {
+  it('acquires it at last when it was released long before, unheard', async () => {
     const { client, lock, holders, proxies } = await scene();
     const hold = await holders.acquire();
     const held = proxies.map((proxy) => proxy.holdBack(/^s?subscribe /i, 'silence'));
@@ -145,7 +145,7 @@ describe.each(kinds)('a $title that is waited for', ({ unanswered, scene }) => {
     await got?.release();
   });
 
-  it('by callers of the client that holds it is held, also if its server is silent', async () => {
+  it('by callers of the client that holds it reports it as held, even if its server is silent', async () => {
     const { lock, proxies } = await scene();
     const hold = await lock.acquire();
     const calls = [1, 2, 3].map(() => lock.tryLock(WAIT_MS));
@@ -158,25 +158,22 @@ describe.each(kinds)('a $title that is waited for', ({ unanswered, scene }) => {
   });
 });
 
-const overtaken = kinds.filter(({ title }) => title !== 'fair lock'); // that goes to whoever waits
+const overtaken = kinds.filter(({ title }) => title !== 'fair lock'); // which goes to the waiter
 
-it.each(overtaken)(
-  'a $title that somebody else has by then is held by that one',
-  async ({ scene }) => {
-    const { client, lock, holders, proxies } = await scene();
-    const first = await holders.acquire();
-    const held = proxies.map((proxy) => proxy.holdBack(/^s?subscribe /i, 'silence'));
-    const waiting = nextEvent(client, 'waiting');
-    const call = endOf(lock.acquire({ wait: WAIT_MS }));
-    await waiting;
-    await Promise.all(held.map(({ happened }) => happened));
-    await first.release();
-    await using second = await holders.acquire();
-    expect(await call).toMatchObject({ code: 'LOCK_TIMEOUT', holder: second.ownerId });
-  },
-);
+it.each(overtaken)('the timeout of a $title names the holder of that moment', async ({ scene }) => {
+  const { client, lock, holders, proxies } = await scene();
+  const first = await holders.acquire();
+  const held = proxies.map((proxy) => proxy.holdBack(/^s?subscribe /i, 'silence'));
+  const waiting = nextEvent(client, 'waiting');
+  const call = endOf(lock.acquire({ wait: WAIT_MS }));
+  await waiting;
+  await Promise.all(held.map(({ happened }) => happened));
+  await first.release();
+  await using second = await holders.acquire();
+  expect(await call).toMatchObject({ code: 'LOCK_TIMEOUT', holder: second.ownerId });
+});
 
-it('an event loop that was blocked beyond the end still asks', async () => {
+it('an event loop that was blocked beyond the end of the wait still queries the lock', async () => {
   const { client, lock, holders } = await kinds[0]!.scene();
   await using hold = await holders.acquire();
   for (const blockedFromMs of [300, WAIT_MS - 400]) {
@@ -193,7 +190,7 @@ it('an event loop that was blocked beyond the end still asks', async () => {
   }
 });
 
-it('a released lock is had by one of those who wait, and the others are told that this client has it', async () => {
+it('one of the waiters acquires a released lock, and the others learn that this client has it', async () => {
   const { client, lock, holders, proxies } = await kinds[0]!.scene();
   const hold = await holders.acquire();
   const held = proxies[0]!.holdBack(/^subscribe /i, 'silence');
@@ -211,9 +208,9 @@ it('a released lock is had by one of those who wait, and the others are told tha
 });
 
 it.each(['getLock', 'getFairLock'] as const)(
-  'of 1,000 callers that wait for a %s() until the same moment one asks for all',
+  'of 1,000 callers that wait for a %s() until the same moment, one sends the query for all',
   async (method) => {
-    // No proxy: it would be as slow as this process, which 1,000 ends at a time keep busy.
+    // Without a proxy, which would be as slow as this process, busy with 1,000 ends at a time.
     await using client = await connectedClient({ lockWatchdogTimeout: LONG_MS });
     await using holder = newClient({ lockWatchdogTimeout: LONG_MS });
     await using hold = await holder[method](name).acquire();
@@ -225,17 +222,17 @@ it.each(['getLock', 'getFairLock'] as const)(
         expect(await call).toMatchObject({ code: 'LOCK_TIMEOUT', holder: hold.ownerId });
     });
     expect(lookCount(writes)).toBeGreaterThan(0);
-    expect(lookCount(writes)).toBeLessThan(50); // they did not all begin in one millisecond
+    expect(lookCount(writes)).toBeLessThan(50); // they did not all begin in the same millisecond
   },
 );
 
-/** How often somebody tried to acquire it; on its way through the proxy each counts once more. */
+/** How many attempts to acquire the lock were sent; through the proxy each counts once more. */
 function lookCount(writes: readonly string[]): number {
   const { acquire, join } = scripts;
   return writes.join('').match(new RegExp(`${acquire.sha1}|${join.sha1}`, 'g'))?.length ?? 0;
 }
 
-/** Its error; it must come at most 100 ms after the wait's end. */
+/** The error of the call, which must come at most 100 ms after the end of its wait. */
 async function endOf(call: Promise<unknown>): Promise<unknown> {
   using lag = new EventLoopLag();
   const timer = sleep(WAIT_MS).then(() => performance.now());

@@ -1,4 +1,4 @@
-// A server that has lost the script of the acquisition, but knows that of the release, lets the release overtake.
+// A server that has lost the script of the acquisition, but has that of the release, lets the release overtake.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { FairLock, Holdfast, Lock } from '../../../src/index.js';
@@ -12,10 +12,10 @@ import { startMasters } from '../../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** What becomes of the reply to the acquisition that was overtaken. */
+/** The fate of the reply to the acquisition that was overtaken. */
 const replies = ['comes', 'is lost'] as const;
 
-/** Makes a call whose acquisition is overtaken by its release; resolves when all has arrived that it sent. */
+/** Makes a call whose acquisition is overtaken by its release; resolves when all its commands have arrived. */
 async function overtaken(
   proxy: TcpProxy,
   reply: (typeof replies)[number],
@@ -28,7 +28,7 @@ async function overtaken(
   await sleep(1_000);
 }
 
-it.each(replies)('keeps no vote for a Redlock that was released; its reply %s', async (reply) => {
+it.each(replies)('a released Redlock keeps no vote; its reply %s', async (reply) => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await nodes.loadScripts();
@@ -51,7 +51,7 @@ const kinds = [
 ] as const;
 
 it.each(kinds)(
-  'sends no script in full for a caller that has given up by then, and keeps no %s',
+  'a call that has given up sends no script in full, and keeps no %s',
   async (_, getLock) => {
     await using server = await startMasters(1);
     const [{ port, url }] = server as unknown as [RedisServer];

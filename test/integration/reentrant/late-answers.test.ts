@@ -1,4 +1,4 @@
-// A server whose answers take longer than the lease that is asked for: the call ends and says so, with every kind of lock.
+// A server whose answers take longer than the lease: every kind of lock ends the call with an error that says so.
 import { describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import {
@@ -33,7 +33,7 @@ const kinds: [string, Locks][] = [
 ];
 
 describe.each(kinds)('a %s with a lease that is shorter than the round trip', (_, getLock) => {
-  it.each([{ wait: 2_000 }, {}])('is given up, and the lease named: %o', async (bounds) => {
+  it.each([{ wait: 2_000 }, {}])('fails with an error that names the lease: %o', async (bounds) => {
     const name = uniqueName();
     await using client = await connectedClient({ redis: proxy().url, lockWatchdogTimeout: 30_000 });
     const lock = getLock(client, name);

@@ -1,4 +1,4 @@
-// Leases that are kept: in spite of a renewal that is never answered, and of nested acquisitions with other leases.
+// Leases last in spite of an unanswered renewal, and of nested acquisitions with other leases.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import {
@@ -19,8 +19,8 @@ beforeEach(() => {
 });
 
 describe('a renewal that is never answered', () => {
-  it('is made up for on a new connection before the lease ends', async () => {
-    const leaseMs = 4_500; // an event loop may stand still for a second or two where others run beside it
+  it('is repeated on a new connection before the lease ends', async () => {
+    const leaseMs = 4_500; // an event loop may be blocked for a second or two while other tests run
     await using proxy = await startSharedProxy();
     await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: leaseMs });
     const lost = eventsOf(client, 'lost');
@@ -38,7 +38,7 @@ describe('a renewal that is never answered', () => {
 });
 
 describe('a nested acquisition', () => {
-  it('with a short lease does not cut the outer one', async () => {
+  it('with a short lease does not shorten the outer one', async () => {
     await using client = newClient({ lockWatchdogTimeout: 20_000 });
     const lock = client.getLock(name);
     await lock.withLock(async (hold) => {
@@ -53,7 +53,7 @@ describe('a nested acquisition', () => {
     });
   });
 
-  it('with a short lease does not end the renewal of the outer one', async () => {
+  it('with a short lease does not stop the renewal of the outer one', async () => {
     await using client = newClient();
     const lock = client.getLock(name);
     await lock.withLock(async (hold) => {
@@ -64,7 +64,7 @@ describe('a nested acquisition', () => {
     });
   });
 
-  it('that is watched is renewed for as long as it lasts, not longer, inside a fixed lease', async () => {
+  it('that is watched inside a fixed lease is renewed for as long as it lasts, not longer', async () => {
     await using client = newClient({ lockWatchdogTimeout: 1_200 });
     const lock = client.getLock(name);
     const outer = await lock.acquire({ lease: 1_200 });

@@ -1,4 +1,4 @@
-// A holder whose process stood still for longer than its lease: it never believes to hold what somebody else holds.
+// A process that is suspended for longer than its lease never believes that it holds a lock that somebody else has.
 import { describe, expect, inject, it } from 'vitest';
 import { startChild, type Child } from '../../support/child.js';
 import { newClient } from '../../support/clients.js';
@@ -6,11 +6,11 @@ import { uniqueName } from '../../support/unique-name.js';
 
 const LEASE_MS = 900;
 
-// For those who must not lose what they hold, however busy this machine is.
+// For holders that must not lose the lock, however busy this machine is.
 const lasting = { lockWatchdogTimeout: 30_000 };
 
-describe('a holder whose process stood still for two leases', () => {
-  it('has lost its lock when its event loop was blocked', async () => {
+describe('a holder whose process was suspended for two leases', () => {
+  it('has lost its lock after its event loop was blocked', async () => {
     await using child = startHolder();
     await using other = newClient(lasting);
     const name = uniqueName();
@@ -27,7 +27,7 @@ describe('a holder whose process stood still for two leases', () => {
     await ends(child);
   });
 
-  it('has lost its lock when it was stopped and went on', async () => {
+  it('has lost its lock after its process was stopped and continued', async () => {
     await using child = startHolder();
     await using other = newClient(lasting);
     const name = uniqueName();
@@ -45,7 +45,7 @@ describe('a holder whose process stood still for two leases', () => {
     await ends(child);
   });
 
-  it('still has its lock after a stop that was shorter than the lease', async () => {
+  it('still has its lock after a stop shorter than the lease', async () => {
     await using child = startHolder(6_000);
     await using other = newClient(lasting);
     const name = uniqueName();

@@ -1,4 +1,4 @@
-// Losing a lock that is held: the holder learns it by signal, event and error, with the reason.
+// The loss of a lock that is held: the holder gets a signal, an event and an error, with the reason.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { LockLostError, type Hold, type Holdfast, type LossReason } from '../../../src/index.js';
@@ -13,7 +13,7 @@ import { eventually } from '../../support/time.js';
 import { startRedis } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-// Long enough for the next renewal to find out, also on a busy machine, before the lease ends.
+// Long enough for the next renewal to find out before the lease ends, even on a busy machine.
 const inTime = { lockWatchdogTimeout: 1_500 };
 
 const redis = sharedConnection();
@@ -32,7 +32,7 @@ afterEach(() => {
   expect(unhandled).toEqual([]);
 });
 
-describe('a holder learns that its lock was lost', () => {
+describe('a holder learns that its lock is lost', () => {
   it('when its key was deleted', async () => {
     await using client = newClient(inTime);
     await learns(client, 'deleted', async () => {
@@ -59,7 +59,7 @@ describe('a holder learns that its lock was lost', () => {
     expect(await redis.exists(`holdfast_forced:{${name}}`)).toBe(0);
   });
 
-  it('at once when its own client forced it', async () => {
+  it('at once, when its own client forced it', async () => {
     await using client = newClient({ lockWatchdogTimeout: 60_000, commandTimeout: 5_000 });
     const hold = await client.getLock(name).acquire();
     const { signal } = hold;
@@ -69,7 +69,7 @@ describe('a holder learns that its lock was lost', () => {
     await redis.del(`holdfast_forced:{${name}}`);
   });
 
-  it('when somebody else took it after it was deleted', async () => {
+  it('when somebody else took it after a deletion', async () => {
     await using client = newClient(inTime);
     await using other = newClient({ lockWatchdogTimeout: 30_000 });
     let taken: Hold | undefined;
@@ -99,13 +99,13 @@ describe('a holder learns that its lock was lost', () => {
     });
   });
 
-  it('when the server is gone for longer than the lease', async () => {
+  it('when the server is away for longer than the lease', async () => {
     await using server = await startRedis();
     await using client = newClient({ redis: server.url });
     await learns(client, 'unreachable', () => server.kill());
   });
 
-  it('before anybody else can get in when it is behind a black hole', async () => {
+  it('before another client can acquire it, when the server is behind a black hole', async () => {
     await using proxy = await startSharedProxy();
     await using client = newClient({ redis: proxy.url });
     await using other = newClient({ lockWatchdogTimeout: 30_000 });
@@ -124,12 +124,12 @@ describe('a holder learns that its lock was lost', () => {
     proxy.heal('drop');
   });
 
-  it('when its fixed lease ran out', async () => {
+  it('when its fixed lease ended', async () => {
     await using client = newClient();
     await learns(client, 'expired', () => Promise.resolve(), 300);
   });
 
-  it('when its key with a fixed lease was deleted, long before that lease ends', async () => {
+  it('when the key of a fixed lease was deleted, long before that lease ends', async () => {
     await using client = newClient(inTime);
     await learns(
       client,
@@ -141,7 +141,7 @@ describe('a holder learns that its lock was lost', () => {
     );
   });
 
-  /** The holder of a lock, nested once, is told of its loss in every way there is. */
+  /** Checks every way in which the holder of a lock, nested once, learns of its loss. */
   async function learns(
     client: Holdfast,
     lossReason: LossReason,
@@ -156,7 +156,7 @@ describe('a holder learns that its lock was lost', () => {
       await lock.lock({ lease });
       const { signal } = hold;
 
-      await client.detach(loseIt); // by somebody who is not in this run
+      await client.detach(loseIt); // by a caller outside this run
       await eventually(() => {
         expect(signal.aborted).toBe(true);
       });
@@ -186,8 +186,8 @@ describe('a holder learns that its lock was lost', () => {
   }
 });
 
-describe('withLock over a lock that is lost meanwhile', () => {
-  it('fails with LockLostError when its body succeeded', async () => {
+describe('withLock() over a lock that is lost meanwhile', () => {
+  it('fails with LockLostError when its callback succeeded', async () => {
     await using client = newClient();
     const body = client.getLock(name).withLock(async ({ signal }) => {
       await redis.del(name);
@@ -208,7 +208,7 @@ describe('withLock over a lock that is lost meanwhile', () => {
     expect(lost).toHaveLength(1);
   });
 
-  it("fails with its body's error when that failed", async () => {
+  it('fails with the error of its callback when that failed', async () => {
     await using client = newClient();
     const failure = new Error('of the body');
     const body = client.getLock(name).withLock(async ({ signal }) => {

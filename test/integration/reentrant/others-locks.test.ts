@@ -1,4 +1,4 @@
-// Outside any run, on a real server: `finally { unlock() }` behind a tryLock() that said false frees no other request's lock.
+// Outside any run, on a real server: `finally { unlock() }` after a tryLock() that returned false releases no other request's lock.
 import { once } from 'node:events';
 import { Agent, createServer as createHttpServer, get } from 'node:http';
 import { createServer, connect, type AddressInfo, type Server } from 'node:net';
@@ -14,7 +14,7 @@ const BUSY = 'busy LOCK_NOT_HELD';
 
 let client: Holdfast;
 let name: string;
-/** Opened: whoever has the lock may finish. */
+/** When it is open, the holder of the lock may finish. */
 let finish: Gate;
 let inside: number;
 let most: number;
@@ -29,7 +29,7 @@ beforeEach(() => {
 
 afterEach(() => client.close());
 
-/** What everybody writes who comes from Java. */
+/** The usual code of somebody who comes from Java. */
 async function handle(): Promise<string> {
   let outcome = 'busy';
   const lock = client.getLock(name);
@@ -48,7 +48,7 @@ async function handle(): Promise<string> {
   return outcome;
 }
 
-/** Begins one, sees the next three turned away while it is inside, lets it finish, and sees that the lock is free for the next. */
+/** Starts one request, has the next three refused meanwhile, lets the first finish, and finds the lock free. */
 async function expectTurns(begin: () => Promise<string>): Promise<void> {
   const first = begin();
   await expect.poll(() => inside).toBe(1);
@@ -97,7 +97,7 @@ it('messages of one socket', async () => {
   let begun = 0;
   await expectTurns(async () => {
     const number = begun++;
-    await expect.poll(() => outcomes.length).toBe(number); // one message at a time: they must not arrive as one
+    await expect.poll(() => outcomes.length).toBe(number); // one message at a time: they must not arrive together
     socket.write('job');
     await expect.poll(() => outcomes.length).toBeGreaterThan(number);
     return (await outcomes[number])!;
@@ -120,7 +120,7 @@ it('ticks of one interval', async () => {
   expect(await client.getLock(name).isLocked()).toBe(false);
 });
 
-it('a worker loop of each of two clients: a worker frees only what it got', async () => {
+it('a worker loop in each of two clients: a worker releases only its own lock', async () => {
   await using other = newClient({ lockWatchdogTimeout: 10_000 });
   let done = 0;
   const work = async (worker: Holdfast): Promise<void> => {
@@ -161,7 +161,7 @@ it('a helper that waits for its turn locks for its caller', async () => {
   expect(await client.getLock(name).isLocked()).toBe(false);
 });
 
-it('the token of a fenced lock that was not given counts as well', async () => {
+it('the token of a fenced lock that was refused counts as well', async () => {
   const lock = client.getFencedLock(name);
   await elsewhere(() => lock.lockAndGetToken());
   expect(await lock.tryLockAndGetToken()).toBeUndefined();

@@ -1,4 +1,4 @@
-// How many commands it takes: one to acquire, one to release, one for each nested call.
+// How many commands calls take: one to acquire, one to release, one for each nested call.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { Redis } from 'ioredis';
@@ -19,7 +19,7 @@ beforeAll(async () => {
   await loadScripts(server.url);
   client = await connected();
   admin = new Redis(server.url);
-  await admin.ping(); // its handshake is not among what is counted
+  await admin.ping(); // its handshake is not counted
 });
 
 afterAll(async () => {
@@ -38,7 +38,7 @@ async function connected(): Promise<Holdfast> {
   return one;
 }
 
-/** How many connections listen for the lock's release. */
+/** How many connections are subscribed to the lock's release. */
 async function listeners(): Promise<unknown> {
   const [, count] = await admin.pubsub('NUMSUB', `redisson_lock__channel:{${lock.name}}`);
   return count;
@@ -61,13 +61,13 @@ const ways: [string, () => Promise<unknown>, () => Promise<unknown>][] = [
   ['tryLock({ wait })', () => lock.tryLock({ wait: 5_000 }), () => lock.unlock()],
 ];
 
-it.each(ways)('an uncontended %s is one command, and an unlock() is one', async (_, take, undo) => {
+it.each(ways)('an uncontended %s takes one command, and unlock() one', async (_, take, undo) => {
   expect(await sent(take)).toEqual(['EVALSHA']);
   expect(await sent(undo)).toEqual(['EVALSHA']);
 });
 
 it.each([{}, { wait: 0 }, { wait: 5_000, lease: 5_000 }])(
-  'an uncontended acquire(%o) or tryAcquire of it is one command, and a release is one',
+  'an uncontended acquire(%o) or tryAcquire() with it takes one command, and the release one',
   async (options) => {
     const { signal } = new AbortController();
     for (const call of ['acquire', 'tryAcquire'] as const) {
@@ -82,19 +82,19 @@ it.each([{}, { wait: 0 }, { wait: 5_000, lease: 5_000 }])(
   },
 );
 
-it('what the server does for them is the least that does it', async () => {
+it('the server runs as few commands as possible for them', async () => {
   const acquired = await countCommands(server.url, () => lock.lock());
   expect(acquired).toEqual({ evalsha: 1, exists: 1, hset: 1, pexpire: 1 });
   const released = await countCommands(server.url, () => lock.unlock());
   expect(released).toEqual({ evalsha: 1, hdel: 1, publish: 1 });
 });
 
-it('withLock is two commands', async () => {
+it('withLock() takes two commands', async () => {
   expect(await sent(() => lock.withLock(() => 1))).toEqual(['EVALSHA', 'EVALSHA']);
   expect(await sent(() => lock.withLock({ wait: 0, lease: 5_000 }, () => 1))).toHaveLength(2);
 });
 
-it('a nested acquire is one command, and its release is one', async () => {
+it('a nested acquire takes one command, and its release one', async () => {
   await lock.withLock(async () => {
     expect(await sent(() => lock.withLock(() => 1))).toEqual(['EVALSHA', 'EVALSHA']);
   });
@@ -106,7 +106,7 @@ it('a nested acquire is one command, and its release is one', async () => {
   });
 });
 
-it('a nested acquire of a hold that was handed over is one command, and its release is one', async () => {
+it('a nested acquire in a hold that was handed over takes one command, and its release one', async () => {
   await using hold = await lock.acquire();
   await client.detach(() =>
     hold.run(async () => {
@@ -115,7 +115,7 @@ it('a nested acquire of a hold that was handed over is one command, and its rele
   );
 });
 
-it('a tryLock() or tryAcquire() that fails is one command; none while its own client has the lock', async () => {
+it('a tryLock() or tryAcquire() that fails takes one command; none while its own client has the lock', async () => {
   await using other = await connected();
   const theirs = other.getLock(lock.name);
   await lock.lock();
@@ -126,7 +126,7 @@ it('a tryLock() or tryAcquire() that fails is one command; none while its own cl
   await lock.unlock();
 });
 
-it('an acquire that has to wait is a try, a subscription, a try, and a try when it is free', async () => {
+it('an acquire that has to wait takes a try, a subscription, a try, and a try when the lock is free', async () => {
   await using other = await connected(); // with a subscriber that ends with this test
   const theirs = other.getLock(lock.name);
   for (const expected of [
@@ -142,36 +142,36 @@ it('an acquire that has to wait is a try, a subscription, a try, and a try when 
       await mine.release();
       await waiting;
     });
-    // With the connection of the subscriber come some of ioredis' own.
+    // The subscriber's connection brings some commands of ioredis.
     expect(commands.filter((name) => OURS.includes(name))).toEqual(expected);
     await theirs.unlock();
   }
 });
 
-it('extend() is one command; looking at the hold is none', async () => {
+it('extend() takes one command; reading the state of a hold takes none', async () => {
   await using hold = await lock.acquire();
   expect(await sent(() => hold.extend(60_000))).toEqual(['EVALSHA']);
   const look = (): Promise<unknown> => Promise.resolve([hold.remaining(), hold.signal.aborted]);
   expect(await sent(look)).toEqual([]);
 });
 
-it('looking at a lock is one command each', async () => {
+it('each query of a lock takes one command', async () => {
   await using hold = await lock.acquire();
   expect(await sent(() => lock.isLocked())).toEqual(['EVALSHA']);
   expect(await sent(() => lock.remainTimeToLive())).toEqual(['EVALSHA']);
-  expect(await sent(() => lock.getHoldCount())).toEqual([]); // the caller is in no hold of it
+  expect(await sent(() => lock.getHoldCount())).toEqual([]); // the caller does not hold the lock
   expect(await sent(() => hold.run(() => lock.getHoldCount()))).toEqual(['HGET']);
   expect(await sent(() => hold.run(() => lock.isHeldByCurrentOwner()))).toEqual(['HGET']);
 });
 
-it('forceUnlock() is one command, held or not', async () => {
+it('forceUnlock() takes one command, whether the lock is held or not', async () => {
   await using other = await connected();
   expect(await sent(() => lock.forceUnlock())).toEqual(['EVALSHA']);
   await other.getLock(lock.name).lock();
   expect(await sent(() => lock.forceUnlock())).toEqual(['EVALSHA']);
 });
 
-it('what is refused is no command', async () => {
+it('a call with a wrong argument takes no command', async () => {
   const refusals = [
     () => lock.lock({ signal: AbortSignal.abort() }),
     () => lock.tryLock(Number.NaN),
@@ -184,14 +184,14 @@ it('what is refused is no command', async () => {
   expect(commands).toEqual([]);
 });
 
-it('1,000 locks of different names at once are a command for one, and others for up to 64; and so are their releases', async () => {
+it('1,000 locks of different names at once take one command for one, and others for up to 64 each; so do their releases', async () => {
   const names = Array.from({ length: 1_000 }, () => uniqueName());
   const locks = names.map((name) => client.getLock(name));
   expect(await sent(() => Promise.all(locks.map((each) => each.lock())))).toHaveLength(17);
   expect(await sent(() => Promise.all(locks.map((each) => each.unlock())))).toHaveLength(17);
 });
 
-it('after SCRIPT FLUSH each script costs one more command, once', async () => {
+it('after SCRIPT FLUSH each script takes one more command, once', async () => {
   const redis = new Redis(server.url);
   await redis.script('FLUSH');
   redis.disconnect();

@@ -29,7 +29,7 @@ afterEach(async () => {
   redis.disconnect();
 });
 
-/** Reads, yields, writes: exact only if nobody else does so at the same time. */
+/** Reads, yields, writes: exact only if no other caller does so at the same time. */
 async function increment(): Promise<void> {
   const count = Number(await redis.get(counter));
   await new Promise(setImmediate);
@@ -82,7 +82,7 @@ describe('Promise.all of withLock', () => {
     expect(await redis.get(counter)).toBe('50');
   });
 
-  it('inside a holder, and inside a holder inside it: the counter is exact', async () => {
+  it('inside a holder, and inside a nested holder: the counter is exact', async () => {
     const held = eventsOf(client, 'acquired');
     await lock.withLock(() =>
       times(5, async () => {
@@ -99,7 +99,7 @@ describe('an HTTP server whose requests lock', () => {
   let server: Server;
   const holds = new Set<Hold>();
 
-  /** Starts it in the scope of the caller, which its request handlers inherit. */
+  /** Starts the server in the scope of the caller, which its request handlers inherit. */
   async function serve(requested: Lock): Promise<void> {
     server = createServer((_, response) => {
       void requested
@@ -147,7 +147,7 @@ describe('an HTTP server whose requests lock', () => {
     expect(holds.size).toBe(20);
   });
 
-  it('started inside leader.withLock(…), with lock() and unlock(): no request shares another’s', async () => {
+  it("started inside leader.withLock(…), with lock() and unlock(): no request shares another's hold", async () => {
     const leader = client.getLock(uniqueName('leader'));
     await leader.withLock(async () => {
       server = createServer((_, response) => {
@@ -160,13 +160,13 @@ describe('an HTTP server whose requests lock', () => {
     expect(await redis.get(counter)).toBe('20');
   });
 
-  it('started inside run with detach: requests are nobody’s children', async () => {
+  it('started inside a run with detach: requests inherit no hold', async () => {
     await client.run(async () => {
       await lock.lock();
       await client.detach(() => serve(lock));
       const requests = client.detach(() => times(5, get));
       await sleep(50);
-      expect(holds.size).toBe(0); // they wait: the run holds it, and they are not inside the run
+      expect(holds.size).toBe(0); // the requests wait: the run holds the lock, and they are not inside the run
       await lock.unlock();
       await requests;
     });

@@ -1,4 +1,4 @@
-// A wait that is shorter than the round trip, or than a blocked event loop: whoever asks is told what Redis says.
+// A wait that is shorter than the round trip or than a blocked event loop: the caller still gets the answer of Redis.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import {
@@ -15,13 +15,13 @@ import { startMasters } from '../../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-// Siblings of one run that enter beside each other, for want of a better way to have two.
+// Two siblings of one run that enter at the same time are the simplest way to have two.
 expectWarnings(/ calls of one run overlap; |^a run ended while it still held lock /);
 
-/** What the network adds to each answer, in milliseconds: a call may take two, and has 100 ms for its attempt. */
+/** The delay that the network adds to each answer, in ms: a call may take two of them, and has 100 ms for its attempt. */
 const DELAY_MS = 12;
 
-/** What a lock and a semaphore have in common. */
+/** The common part of a lock and a semaphore. */
 interface Acquirable {
   tryAcquire(options?: AcquireOptions): Promise<AsyncDisposable | undefined>;
 }
@@ -29,7 +29,7 @@ interface Acquirable {
 let servers: Awaited<ReturnType<typeof startMasters>>;
 let nodes: RedNodes;
 let proxies: TcpProxy[];
-/** The clients of those who try; and of those who hold, without a proxy. */
+/** The clients of the callers; and those of the holders, without a proxy. */
 let clients: Holdfast[];
 let holders: Holdfast[];
 let name: string;
@@ -65,7 +65,7 @@ function slow(): void {
   for (const proxy of proxies) proxy.delay({ downstreamMs: DELAY_MS });
 }
 
-/** On a busy machine an answer may take longer than the 100 ms that the call has then: it is made again. */
+/** On a busy machine an answer may take longer than the call's 100 ms: the call is repeated. */
 async function told<T>(call: () => Promise<T>, blockedMs = 0): Promise<T> {
   for (let round = 1; ; round++) {
     const begunMs = performance.now();
@@ -102,7 +102,7 @@ const kinds: [string, (clients: readonly Holdfast[]) => Acquirable][] = [
 ];
 
 describe.each(kinds)('a wait that is shorter than the round trip, for a %s', (title, lockOf) => {
-  it.each([0.5, 9])('has it if it is free (%d ms)', async (wait) => {
+  it.each([0.5, 9])('acquires a free lock (%d ms)', async (wait) => {
     const lock = lockOf(clients);
     slow();
     const hold = await told(() => lock.tryAcquire({ wait }));
@@ -113,7 +113,7 @@ describe.each(kinds)('a wait that is shorter than the round trip, for a %s', (ti
     await fixed![Symbol.asyncDispose]();
   });
 
-  it.each([9])('is told that somebody else has it (%d ms)', async (wait) => {
+  it.each([9])('reports that somebody else has the lock (%d ms)', async (wait) => {
     const mine = title === 'read lock' ? kinds[5]![1](holders) : lockOf(holders);
     await using hold = await mine.tryAcquire({ wait: 5_000 });
     expect(hold).toBeDefined();
@@ -121,7 +121,7 @@ describe.each(kinds)('a wait that is shorter than the round trip, for a %s', (ti
     expect(await told(() => lockOf(clients).tryAcquire({ wait }))).toBeUndefined();
   });
 
-  it('is told of a Redis that does not answer', async () => {
+  it('reports that Redis does not answer', async () => {
     for (const proxy of proxies) proxy.blackhole();
     const error = await rejectionOf(lockOf(clients).tryAcquire({ wait: 5 }));
     const code = title.endsWith('Redlock') ? 'NO_QUORUM' : 'REDIS_UNAVAILABLE';
@@ -138,8 +138,8 @@ describe.each(kinds)(
       ['at once', 'on an idle connection', 101],
       ['at once', 'on a busy connection', 200],
       ['in a moment', 'on an idle connection', 200],
-    ])('%s, %s (%d ms), does not keep it from being had', async (when, where, blockedMs) => {
-      const lock = lockOf(holders); // no proxy, which would be blocked, too
+    ])('%s, %s (%d ms), does not prevent the acquisition', async (when, where, blockedMs) => {
+      const lock = lockOf(holders); // not the proxy, which would be blocked as well
       const others =
         where === 'on a busy connection'
           ? holders.map((each) => each.getLock('connected').isLocked())
@@ -157,7 +157,7 @@ describe.each(kinds)(
   },
 );
 
-it('an event loop that is blocked while the client connects does not keep a lock from being had', async () => {
+it('an event loop that is blocked while the client connects does not prevent the acquisition', async () => {
   await using client = new Holdfast({ redis: nodes.urls[0]! });
   const hold = await told(async () => {
     const acquiring = client.getLock(name).acquire({ wait: 100 });
@@ -168,7 +168,7 @@ it('an event loop that is blocked while the client connects does not keep a lock
 });
 
 describe('a wait that is shorter than the round trip', () => {
-  it('of a re-entry has the lock, also behind a sibling that enters', async () => {
+  it('of a re-entry acquires the lock, even behind a sibling that enters', async () => {
     const lock = clients[0]!.getLock(name);
     await clients[0]!.run(async () => {
       slow();
@@ -182,7 +182,7 @@ describe('a wait that is shorter than the round trip', () => {
     });
   });
 
-  it('is told that the lock is held though others of the client have not asked for a second', async () => {
+  it('reports the lock as held, although other callers of the client have not asked a second time', async () => {
     const lock: Lock = clients[0]!.getLock(name);
     await using hold = await holders[0]!.getLock(name).acquire();
     const aborter = new AbortController();
@@ -197,13 +197,13 @@ describe('a wait that is shorter than the round trip', () => {
     expect(hold.remaining()).toBeGreaterThan(0);
   });
 
-  it('subscribes to nothing and tells of no waiting', async () => {
+  it('makes no subscription and emits no waiting event', async () => {
     const [lock] = clients.map((client) => client.getLock(name));
     await using hold = await holders[0]!.getLock(name).acquire();
     slow();
     const waiting = eventsOf(clients[0]!, 'waiting');
     let isTold = false;
-    // On a busy machine the process may read the answer before it notices that the wait is over, and then the caller waits in line.
+    // On a busy machine the process may read the answer before it notices the end of the wait; then the caller waits in line.
     for (let round = 0; !isTold && round < 10; round++) {
       waiting.length = 0;
       const { connections } = proxies[0]!;

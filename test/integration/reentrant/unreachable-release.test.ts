@@ -1,4 +1,4 @@
-// Redis cannot be reached for a release: whoever did the work keeps its result, and the failure is told; who asked for the release is told it failed.
+// Redis is unreachable at a release: withLock() keeps the result of the work and reports the failure; release() and unlock() throw it.
 import { describe, expect, it } from 'vitest';
 import { UnavailableError, type Hold, type Holdfast } from '../../../src/index.js';
 import {
@@ -15,10 +15,10 @@ const redis = sharedConnection();
 const proxy = proxyPerTest();
 
 type Held = Pick<Hold, 'ownerId'>;
-/** Does some work while it holds what has this name. */
+/** Does some work while it holds the lock of this name. */
 type Scoped = (client: Holdfast, name: string, work: (hold: Held) => string) => Promise<string>;
 
-/** Every way to hold something for as long as some work takes. */
+/** Every way to hold a lock for the duration of some work. */
 const SCOPED: [string, Scoped][] = [
   ['withLock()', (client, name, work) => client.getLock(name).withLock(work)],
   ['withLock() of a fair lock', (client, name, work) => client.getFairLock(name).withLock(work)],
@@ -39,7 +39,7 @@ const SCOPED: [string, Scoped][] = [
   ],
 ];
 
-/** How a server cannot be reached. */
+/** The ways in which a server is unreachable. */
 const OUTAGES: [string, { begin: () => void; end: () => void | Promise<void> }][] = [
   [
     'does not answer',
@@ -65,26 +65,29 @@ const OUTAGES: [string, { begin: () => void; end: () => void | Promise<void> }][
 ];
 
 describe.each(OUTAGES)('when Redis %s at the release', (_, outage) => {
-  it.each(SCOPED)('%s returns what the work returned, and tells', async (__, scoped) => {
-    await using client = await proxiedClient();
-    const name = uniqueName();
-    const errors = eventsOf(client, 'error');
-    let ownerId: string | undefined;
-    const done = scoped(client, name, (hold) => {
-      ({ ownerId } = hold);
-      outage.begin();
-      return 'the result';
-    });
-    expect(await settledWithin(done, 5_000)).toBe('the result');
-    expect(errors.filter(({ lockName }) => lockName === name)).toEqual([
-      { error: expect.any(UnavailableError) as unknown, lockName: name, ownerId },
-    ]);
-    expect(errors.find(({ lockName }) => lockName === name)?.error.message).toContain(
-      'not known to be released',
-    );
-    await outage.end();
-    await isGone(name);
-  });
+  it.each(SCOPED)(
+    '%s returns the result of the work, and reports the failure',
+    async (__, scoped) => {
+      await using client = await proxiedClient();
+      const name = uniqueName();
+      const errors = eventsOf(client, 'error');
+      let ownerId: string | undefined;
+      const done = scoped(client, name, (hold) => {
+        ({ ownerId } = hold);
+        outage.begin();
+        return 'the result';
+      });
+      expect(await settledWithin(done, 5_000)).toBe('the result');
+      expect(errors.filter(({ lockName }) => lockName === name)).toEqual([
+        { error: expect.any(UnavailableError) as unknown, lockName: name, ownerId },
+      ]);
+      expect(errors.find(({ lockName }) => lockName === name)?.error.message).toContain(
+        'not known to be released',
+      );
+      await outage.end();
+      await isGone(name);
+    },
+  );
 
   it('release() and unlock() throw', async () => {
     await using client = await proxiedClient();

@@ -1,4 +1,4 @@
-// Waiting by subscription: silent while the lock is held, one try per message and client, first come first served.
+// Waiting by subscription: no commands while the lock is held, one try per message and client, first come first served.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
@@ -25,7 +25,7 @@ afterEach(async () => {
 });
 
 describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
-  it('hold one subscription, send nothing while it is held, and get it in order, from hand to hand', async () => {
+  it('share one subscription, send nothing while the lock is held, and pass it from one to the next in order', async () => {
     await held.lock();
     const order: number[] = [];
     const all: Promise<void>[] = [];
@@ -35,7 +35,7 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
           all.push(awaited.withLock(() => void order.push(index)));
       }),
     );
-    // One try each, of which all but the first go together; and when the subscription stands, one for all, or two if some had not
+    // One try each, of which all but the first go together; and when the subscription is confirmed, one for all, or two if some had not
     // been answered yet.
     const gathered = Math.ceil((WAITERS - 1) / 64);
     expect(commands).toBeGreaterThan(1 + gathered);
@@ -44,7 +44,7 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
     expect(await server.subscribers()).toBe(1);
 
     const whileHeld = await recordCommands(server.url, () => sleep(1_000));
-    // (Now and then the subscriber asks whether its connection is alive.)
+    // (Now and then the subscriber checks whether its connection is alive.)
     expect(whileHeld.filter(({ name }) => name !== 'PING')).toEqual([]);
 
     const whileHandedOver = await server.scripts(awaited, async () => {
@@ -52,12 +52,12 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
       await Promise.all(all);
     });
     expect(order).toEqual(Array.from({ length: WAITERS }, (_, index) => index));
-    // Most of them get it by the release of the one before them, which is one command.
+    // Most of them get the lock by the release of the previous one, which is one command.
     expect(whileHandedOver).toBeLessThan(2 * WAITERS);
     expect(await server.subscribers()).toBe(1);
   });
 
-  it('all time out, and take nothing from the one who waits on', async () => {
+  it('all time out, and do not disturb the waiter that continues', async () => {
     await held.lock();
     let last!: Promise<void>;
     const all: Promise<boolean>[] = [];
@@ -78,8 +78,8 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
       for (let index = 0; index < WAITERS; index++) all.push(awaited.tryLock(60_000, 60_000));
     });
     await server.redis.pexpire(awaited.name, leaseMs);
-    await server.redis.publish(channelOf(awaited), '0'); // by mistake: who looks now sees the short lease
-    // As another program's watchdog would, behind everybody's back.
+    await server.redis.publish(channelOf(awaited), '0'); // a spurious message: a query now sees the short lease
+    // As another program's watchdog would, unnoticed by the waiters.
     let leastTtlMs = leaseMs;
     let elapsedMs = 0;
     const tries = await server.scripts(awaited, async () => {
@@ -93,7 +93,7 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
     });
     expect(tries).toBeGreaterThanOrEqual(1);
     expect(tries).toBeLessThanOrEqual(Math.ceil(elapsedMs / leastTtlMs) + 1);
-    await server.redis.del(awaited.name); // and without a word
+    await server.redis.del(awaited.name); // and without a message
     const acquired = nextEvent(waiter, 'acquired');
     expect(await server.scripts(awaited, () => acquired)).toBe(1);
     const outcomes = Promise.allSettled(all);
@@ -103,7 +103,7 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
 });
 
 describe('on a message', () => {
-  it('one waiter per client tries, and the others go on waiting', async () => {
+  it('one waiter per client tries, and the others continue to wait', async () => {
     await using other = await server.client();
     await held.lock();
     const all: Promise<boolean>[] = [];
@@ -118,7 +118,7 @@ describe('on a message', () => {
     }
     expect(await server.subscriptions(awaited)).toEqual([2]);
     const tries = await server.scripts(awaited, async () => {
-      expect(await server.redis.publish(channelOf(awaited), '0')).toBe(2); // by mistake
+      expect(await server.redis.publish(channelOf(awaited), '0')).toBe(2); // a spurious message
       await sleep(300);
     });
     expect(tries).toBe(2);
@@ -164,7 +164,7 @@ describe('on a message', () => {
 });
 
 describe('a channel', () => {
-  it('lingers about 2 s after the last waiter, then it is left', async () => {
+  it('lingers about 2 s after the last waiter, and is then unsubscribed', async () => {
     await held.lock();
     expect(await awaited.tryLock(200)).toBe(false);
     const leftAt = performance.now();
@@ -176,16 +176,16 @@ describe('a channel', () => {
     await held.unlock();
   });
 
-  it('is not subscribed to again by a waiter who comes while it lingers', async () => {
+  it('needs no new subscription for a waiter that comes while it lingers', async () => {
     await held.lock();
     expect(await awaited.tryLock(300)).toBe(false);
     const commands = await recordCommands(server.url, () => awaited.tryLock(100));
     const sent = commands.filter(({ byScript }) => !byScript).map(({ name }) => name);
-    expect(sent).toEqual(['EVALSHA']); // and nothing can have been missed, so there is no second try
+    expect(sent).toEqual(['EVALSHA']); // and no message can have been missed, so there is no second try
     await held.unlock();
   });
 
-  it('is one of many on the same connection', async () => {
+  it('shares a connection with many others', async () => {
     const names = Array.from({ length: 100 }, () => uniqueName());
     const waiting = eventsOf(waiter, 'waiting');
     await Promise.all(names.map((name) => holder.getLock(name).lock()));

@@ -1,4 +1,4 @@
-// A wake-up is never lost: who cannot use it passes it on, and where no message comes, reconnects and TTLs wake.
+// A wake-up is never lost: a waiter that cannot use it passes it on, and without a message, reconnects and TTLs wake.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, HoldfastError, Lock } from '../../../src/index.js';
@@ -11,7 +11,7 @@ import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 import { watchedServer } from '../../support/recorded-commands.js';
 
-/** What a wake-up takes at most on a busy machine. A lost one takes a lease: 30 s. */
+/** The most that a wake-up takes on a busy machine. A lost one takes a lease: 30 s. */
 const SOON_MS = 5_000;
 
 const server = watchedServer(() => startRedis());
@@ -40,34 +40,34 @@ async function soon<T>(promise: Promise<T>): Promise<T> {
 }
 
 describe('a waiter that gives up', () => {
-  it('while its try is under way, by abort: the next one gets the lock', async () => {
+  it('while its successful try is under way, by abort, leaves the lock to the next waiter', async () => {
     const aborter = new AbortController();
     const [first, second] = await twoWaiters({ signal: aborter.signal });
     const tried = proxy.copyNext(commandOf('acquire', awaited.name));
     proxy.delay({ downstreamMs: 200 });
     await held.unlock();
-    await tried.happened; // and its answer, that it has the lock, is on its way
+    await tried.happened; // and the answer, that it has the lock, is under way
     aborter.abort();
     expect(await rejectionOf(first)).toMatchObject({ code: 'LOCK_ABORTED' });
     await (await soon(second)).release();
   });
 
-  it('while its try is under way and finds nothing, by abort: the message that came meanwhile goes to the next one', async () => {
+  it('while its unsuccessful try is under way, by abort, leaves the message that came meanwhile to the next waiter', async () => {
     const aborter = new AbortController();
     const [first, second] = await twoWaiters({ signal: aborter.signal });
     const tried = proxy.holdBack(commandOf('acquire', awaited.name), 'silence');
-    await server.redis.publish(`redisson_lock__channel:{${awaited.name}}`, '0'); // by mistake
+    await server.redis.publish(`redisson_lock__channel:{${awaited.name}}`, '0'); // a spurious message
     await tried.happened;
     await held.unlock();
     await sleep(100); // its message comes while the first one is still trying
     aborter.abort();
     expect(await rejectionOf(first)).toMatchObject({ code: 'LOCK_ABORTED' });
-    // The connection is dumb by now; a new one is made after a while.
+    // The connection is silent by now; the client makes a new one after a while.
     proxy.cut();
     await (await soon(second)).release();
   });
 
-  it('before its try could be sent, for want of a connection: the next one gets the lock', async () => {
+  it('before its try could be sent, without a connection, leaves the lock to the next waiter', async () => {
     const aborter = new AbortController();
     const [first, second] = await twoWaiters({ signal: aborter.signal });
     proxy.refuse();
@@ -76,7 +76,7 @@ describe('a waiter that gives up', () => {
     const look = rejectionOf(unlocked.isLocked());
     await cut.happened;
     await held.unlock();
-    await sleep(100); // its message wakes the first one, which has nobody to ask
+    await sleep(100); // its message wakes the first one, which has no connection to send its try
     aborter.abort();
     expect(await rejectionOf(first)).toMatchObject({ code: 'LOCK_ABORTED' });
     await proxy.accept();
@@ -84,7 +84,7 @@ describe('a waiter that gives up', () => {
     expect(await look).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
   });
 
-  it('while its try is under way, by timeout: the next one gets the lock', async () => {
+  it('while its try is under way, by timeout, leaves the lock to the next waiter', async () => {
     const [first, second] = await twoWaiters({ wait: 1_500 });
     const tried = proxy.copyNext(commandOf('acquire', awaited.name));
     proxy.delay({ downstreamMs: 1_600 });
@@ -96,7 +96,7 @@ describe('a waiter that gives up', () => {
   });
 
   it.each(['abort', 'timeout'])(
-    'in the very moment of the release, by %s: the next one gets the lock',
+    'at the very moment of the release, by %s, leaves the lock to the next waiter',
     async (how) => {
       const wait = 100;
       const instant = new Instant();
@@ -122,7 +122,7 @@ describe('a waiter that gives up', () => {
         await eventually(() => {
           expect(told.length).toBeGreaterThanOrEqual(isOver ? 1 : 2);
         });
-        // The more rounds end by the timeout, the sooner comes the release.
+        // The more rounds end by the timeout, the sooner the release comes.
         if (how === 'timeout')
           await sleep(Math.max(0, startedAtMs + wait + 3 - performance.now() - instant.afterMs));
         const released = held.unlock();
@@ -138,7 +138,7 @@ describe('a waiter that gives up', () => {
     },
   );
 
-  it('while it is not its turn: the others are woken as if it had never been there', async () => {
+  it('while it is not its turn leaves the wake-ups of the others unchanged', async () => {
     const aborter = new AbortController();
     const [first, second] = await twoWaiters({}, { signal: aborter.signal });
     let third!: Promise<Hold>;
@@ -152,7 +152,7 @@ describe('a waiter that gives up', () => {
     await (await soon(third)).release();
   });
 
-  /** Two waiters, in this order; the lock is held for 30 s and more. */
+  /** Two waiters, in this order; the lock is held for 30 s or longer. */
   async function twoWaiters(
     ...[forFirst, forSecond]: Parameters<Lock['acquire']>[0][]
   ): Promise<[Promise<Hold>, Promise<Hold>]> {
@@ -166,8 +166,8 @@ describe('a waiter that gives up', () => {
   }
 });
 
-describe('where no message comes', () => {
-  it('the end of the lease wakes: of a holder that died, of a message that got lost', async () => {
+describe('without a message', () => {
+  it('the end of the lease wakes a waiter, after a dead holder and after a lost message', async () => {
     const leaseMs = 3_000;
     await server.holdSilently(awaited, leaseMs);
     const startedAt = performance.now();
@@ -183,11 +183,11 @@ describe('where no message comes', () => {
       await mine;
     });
     expect(performance.now() - startedAt).toBeLessThan(leaseMs + SOON_MS);
-    expect(tries).toBe(3); // at first, when the subscription stood, and at the end of the lease
+    expect(tries).toBe(3); // at first, when the subscription was confirmed, and at the end of the lease
     await (await mine).release();
   });
 
-  it('a new connection wakes: both were gone while the lock was released', async () => {
+  it('a new connection wakes a waiter, if both connections were gone during the release', async () => {
     await held.lock();
     let all!: Promise<unknown>;
     await server.waiting(waiter, awaited, 5, () => {
@@ -203,19 +203,19 @@ describe('where no message comes', () => {
     await soon(all);
   });
 
-  it('a new subscription wakes: only the subscriber was gone', async () => {
+  it('a new subscription wakes a waiter, if only the subscriber was gone', async () => {
     await server.holdSilently(awaited, 60_000);
     let all!: Promise<unknown>;
     await server.waiting(waiter, awaited, 5, () => {
       all = Promise.all(Array.from({ length: 5 }, () => awaited.withLock(() => undefined)));
     });
-    await server.redis.del(awaited.name); // nobody is told
+    await server.redis.del(awaited.name); // without a message
     expect(await server.scripts(awaited, () => sleep(300))).toBe(0);
     await server.redis.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
     await soon(all);
   });
 
-  it('forceUnlock() by another client wakes', async () => {
+  it('forceUnlock() by another client wakes a waiter', async () => {
     await server.holdSilently(awaited, 60_000);
     let mine!: Promise<void>;
     await server.waiting(waiter, awaited, 1, () => {

@@ -1,4 +1,4 @@
-// The watchdog: what renewing costs, what it renews and what not, and what one failing renewal does.
+// The watchdog: the cost of renewing, what it renews and what not, and the effect of one failing renewal.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { scripts } from '../../../src/redis/scripts.generated.js';
@@ -25,7 +25,7 @@ beforeEach(() => {
 });
 
 describe('5,000 watched holds', () => {
-  it('cost at most 15 script calls per round, and none of them is renewed late', async () => {
+  it('cost at most 15 script calls per round, and none is renewed late', async () => {
     const leaseMs = 9_000; // long enough to acquire 5,000 locks on a machine that is busy with other tests
     await using server = await startRedis();
     await using client = newClient({
@@ -55,7 +55,7 @@ describe('5,000 watched holds', () => {
   }, 60_000);
 });
 
-/** Who was renewed when. */
+/** The times at which each owner was renewed. */
 class Renewals {
   /** The longest time between an acquisition and its first renewal, or between two renewals. */
   longestGapMs = 0;
@@ -73,7 +73,7 @@ class Renewals {
     });
   }
 
-  /** Resolves when each of them was renewed so many times more. */
+  /** Resolves when each owner was renewed this many more times. */
   async ofAll(owners: readonly string[], more: number): Promise<void> {
     const goals = owners.map((owner) => ({ owner, count: this.#count(owner) + more }));
     await eventually(() => {
@@ -88,7 +88,7 @@ class Renewals {
 }
 
 describe('a fixed lease', () => {
-  it('is looked at and not prolonged', async () => {
+  it('is checked and not extended', async () => {
     await using proxy = await startSharedProxy();
     await using client = newClient({ redis: proxy.url });
     const renewed = eventsOf(client, 'renewed');
@@ -107,7 +107,7 @@ describe('a fixed lease', () => {
     return await redis.pttl(name);
   }
 
-  it('ends for its holder when it is over, beside watched ones that go on', async () => {
+  it('ends for its holder when it is over, beside watched ones that continue', async () => {
     await using client = newClient();
     await using watched = await client.getLock(uniqueName()).acquire();
     const lost = nextEvent(client, 'lost');
@@ -116,7 +116,7 @@ describe('a fixed lease', () => {
     expect(watched.remaining()).toBeGreaterThan(0);
   });
 
-  it('whose key is deleted is lost at the next look', async () => {
+  it('whose key is deleted is lost at the next check', async () => {
     await using client = newClient({ lockWatchdogTimeout: 1_500 });
     const hold = await client.getLock(name).acquire({ lease: 600_000 });
     const lost = nextEvent(client, 'lost');
@@ -129,7 +129,7 @@ describe('a released hold', () => {
   it('is never renewed again, whenever it is released', async () => {
     await using server = await startRedis();
     await loadScripts(server.url);
-    // Connected: nothing is sent while the recording begins.
+    // Connected: nothing is sent when the recording begins.
     await using client = await connectedClient({ redis: server.url, lockWatchdogTimeout: 2_000 });
     const released: string[] = [];
     const commands = await recordCommands(server.url, async () => {

@@ -53,7 +53,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster whose first master has a re
     }
   });
 
-  it('many at a time, of all slots, are each acknowledged by their own node', async () => {
+  it('many acquisitions at a time, of all slots, are each acknowledged by their own node', async () => {
     await using client = connect();
     const names = Array.from({ length: 120 }, (_, i) => nameAt(i % 3));
     const outcomes = await Promise.allSettled(names.map((name) => client.getLock(name).acquire()));

@@ -1,5 +1,5 @@
-// What a failover by Sentinel costs: a master is killed right after 200 grants, which its replica learns of 100 ms later.
-// HOLDFAST_FAILOVER_ROUNDS says how often, for each kind of client.
+// What a failover by Sentinel costs: a master is killed right after 200 grants, which its replica receives 100 ms later.
+// HOLDFAST_FAILOVER_ROUNDS sets how often, for each kind of client.
 import { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import { Holdfast, type PermitHold } from '../../../src/index.js';
@@ -26,7 +26,7 @@ const SHARED: readonly TryAcquire[] = [
 
 describe.skipIf(topologiesUnavailable)('of the grants before a failover', () => {
   it(
-    'none is lost that a replica acknowledged',
+    'none that a replica acknowledged is lost',
     async () => {
       expect(await lostIn(ROUNDS, 1)).toBe(0);
     },
@@ -34,7 +34,7 @@ describe.skipIf(topologiesUnavailable)('of the grants before a failover', () => 
   );
 
   it(
-    'none of permits, to read or to write is lost that a replica acknowledged',
+    'none of permits, to read or to write, that a replica acknowledged is lost',
     async () => {
       expect(await lostIn(ROUNDS, 1, SHARED)).toBe(0);
     },
@@ -42,7 +42,7 @@ describe.skipIf(topologiesUnavailable)('of the grants before a failover', () => 
   );
 
   it(
-    'some are lost without, and each is told',
+    'some without acknowledgement are lost, and each is reported',
     async () => {
       // On a busy machine the kill may come after the replica has caught up.
       let lost = 0;
@@ -96,7 +96,7 @@ function connect({ name, sentinels }: SentinelSetup, replicas: number): Holdfast
   return new Holdfast({ redis: { name, sentinels }, replicas, commandTimeout: 2_000 });
 }
 
-/** All that were granted, also those whose grant arrived while the master was being killed. */
+/** All grants, including those that arrived while the master was being killed. */
 async function grantUntilKilled(
   { master }: SentinelSetup,
   client: Holdfast,

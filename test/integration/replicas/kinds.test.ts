@@ -1,4 +1,4 @@
-// `replicas: n` and locks of all kinds: what makes a holder rely on more counts only when replicas know it.
+// `replicas: n` and locks of all kinds: everything on which a holder relies further counts only when replicas know it.
 import type { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
 import {
@@ -15,7 +15,7 @@ import { TestSemaphore } from '../../support/weighted-locks.js';
 import { NEVER, settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** What holds of permits and of locks have in common. */
+/** The common part of holds of permits and of locks. */
 type Held = Omit<Hold, 'run' | 'token'>;
 type Acquire = (client: Holdfast, name: string, options?: AcquireOptions) => Promise<Held>;
 
@@ -28,7 +28,7 @@ const read: Acquire = (client, name, options) =>
 const write: Acquire = (client, name, options) =>
   client.getReadWriteLock(name).writeLock().acquire(options);
 
-/** How each is acquired, and how somebody is in its way. */
+/** How each is acquired, and how another caller is in its way. */
 const KINDS: [kind: string, acquire: Acquire, block: Acquire][] = [
   ['a lock', plain, plain],
   ['a fair lock', fair, fair],
@@ -61,7 +61,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
     return newClient({ redis, replicas: 1, ...long, ...options });
   }
 
-  /** As long as the holder relies on it, but for what the question took. */
+  /** As long as the holder relies on it, minus the time of the query. */
   async function isKnown(hold: Held): Promise<void> {
     const reliedOnMs = hold.remaining();
     expect(reliedOnMs).toBeGreaterThan(0);
@@ -75,13 +75,16 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
   }
 
   describe.each(KINDS)('%s', (_kind, acquire, block) => {
-    it.each([{}, { lease: 5_000 }])('is known to it when it is had (%o)', async (options) => {
-      await using client = connect();
-      await using hold = await acquire(client, uniqueName(), options);
-      await isKnown(hold);
-    });
+    it.each([{}, { lease: 5_000 }])(
+      'is known to the replica when it is acquired (%o)',
+      async (options) => {
+        await using client = connect();
+        await using hold = await acquire(client, uniqueName(), options);
+        await isKnown(hold);
+      },
+    );
 
-    it('is undone when it does not, and says so; who waits behind goes on', async () => {
+    it('is undone when the replica does not know it, with an error that says so; the waiter behind continues', async () => {
       const { servers, master } = present();
       await using client = connect({ commandTimeout: 400 });
       await using other = connect({ replicas: 0 });
@@ -99,7 +102,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
     });
 
     it.each([{}, { lease: 5_000 }])(
-      'is known to it when it is had from the line (%o)',
+      'is known to the replica when it is acquired from the line (%o)',
       async (options) => {
         await using first = connect();
         await using second = connect();
@@ -114,9 +117,9 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
       },
     );
 
-    // With a lease shorter than that of its place: there is nothing to prolong when it asks.
+    // With a lease shorter than that of its place: there is nothing to extend when it asks.
     it.for([{ connection: 'same' }, { connection: 'new' }])(
-      'is passed on by who was let in and is not acknowledged, on the $connection connection',
+      'is passed on by a waiter that was let in without an acknowledgement, on the $connection connection',
       async ({ connection }, { skip }) => {
         skip(acquire === plain, 'who wants it next is not in a line');
         const { servers, master } = present();
@@ -145,7 +148,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
       },
     );
 
-    it('is lost when no renewal is acknowledged, though the master does', async () => {
+    it('is lost when no renewal is acknowledged, although the master has it', async () => {
       await using client = connect(short);
       const hold = await acquire(client, uniqueName());
       await nextEvent(client, 'renewed');
@@ -159,7 +162,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
       ]);
     });
 
-    it('is extended when it knows, and as long as it was when it does not', async () => {
+    it('is extended when the replica knows, and unchanged when it does not', async () => {
       const { servers } = present();
       await using client = connect({ commandTimeout: 1_000 });
       await using hold = await acquire(client, uniqueName(), { lease: 10_000 });
@@ -173,8 +176,8 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
       await isKnown(hold);
     });
 
-    // Only since Redis 7.2 does WAIT on a new connection ask for nothing.
-    it('is not taken for known by a renewal that finds it long enough, on a new connection', async () => {
+    // Only since Redis 7.2 does WAIT on a new connection wait for nothing.
+    it('does not count as known after a renewal that finds it long enough, on a new connection', async () => {
       const { servers, master } = present();
       await using client = connect({ lockWatchdogTimeout: 4_000, commandTimeout: 1_000 });
       const hold = await acquire(client, uniqueName());
@@ -186,7 +189,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
       expect(await lost).toMatchObject({ lossReason: 'unreachable' });
     });
 
-    it('is released without waiting for it', async () => {
+    it('is released without waiting for the replica', async () => {
       await using client = connect();
       const hold = await acquire(client, uniqueName());
       await present().servers.replicas[0]!.pause();
@@ -195,7 +198,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
     });
   });
 
-  it('a nested acquisition prolongs the lease only when it knows', async () => {
+  it('a nested acquisition extends the lease only when the replica knows', async () => {
     const { servers } = present();
     await using client = connect({ commandTimeout: 1_000 });
     const lock = client.getReadWriteLock(uniqueName());
@@ -214,7 +217,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
     });
   });
 
-  it('how many permits there are is known to it when that was set; if not, that is said', async () => {
+  it('setPermits() waits until the replica knows; if it does not, the call reports that', async () => {
     const { servers, replica } = present();
     await using client = connect({ commandTimeout: 1_000 });
     const semaphore = client.getSemaphore(uniqueName(), { permits: 1 });
@@ -231,7 +234,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
     await present().master.del(setKey);
   });
 
-  it('who waits is let in by more permits at once, though that was not acknowledged', async () => {
+  it('a waiter is let in by more permits at once, even if they were not acknowledged', async () => {
     const { servers, master } = present();
     await using client = connect({ commandTimeout: 400 });
     await using other = connect({ replicas: 0 });
@@ -249,7 +252,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
     await master.del(semaphore.setKey);
   });
 
-  it('a downgrade lets readers in without waiting for it', async () => {
+  it('a downgrade lets readers in without waiting for the replica', async () => {
     await using client = connect();
     await using other = connect({ replicas: 0 });
     const lock = client.getReadWriteLock(uniqueName());

@@ -1,4 +1,4 @@
-// `replicas: n`: what prolongs a lease counts only when n replicas know it, so that none of them ends it before its holder does.
+// `replicas: n`: an extension of a lease counts only when n replicas know it, so that none of them ends it before its holder does.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { type Holdfast, type HoldfastOptions } from '../../../src/index.js';
@@ -19,7 +19,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
   const short = { lockWatchdogTimeout: 2_000 };
   const long = { lockWatchdogTimeout: 30_000 };
 
-  it('goes on when they are back before it ends', async () => {
+  it('survives if the replicas are back before it ends', async () => {
     const { servers } = present();
     await using client = connect(short);
     const lost = eventsOf(client, 'lost');
@@ -54,7 +54,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
     },
   );
 
-  it('is not prolonged by a nested acquisition that too few of them know of', async () => {
+  it('is not extended by a nested acquisition that too few of them know', async () => {
     const { servers, replica } = present();
     await using client = connect({ ...long, commandTimeout: 1_000 });
     const lock = client.getLock(uniqueName());
@@ -88,7 +88,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
     expect(await master.exists(lock.name)).toBe(0);
   });
 
-  it('of a lock whose key is gone is over, whatever the replicas say', async () => {
+  it('of a lock whose key is gone is over, whatever the replicas answer', async () => {
     const { servers, master } = present();
     await using client = connect(short);
     const names = [uniqueName(), uniqueName()];

@@ -1,4 +1,4 @@
-// A lock that was released at a master whose successor has not heard of it: it is released there, too.
+// A lock that was released at a master whose successor has missed the release: it is released there as well.
 import { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
@@ -28,7 +28,7 @@ const KINDS: Record<string, (client: Holdfast, name: string) => Promise<Released
 };
 
 it.skipIf(topologiesUnavailable)(
-  'a lock of any kind that was released last is free at the server that takes over without having heard',
+  'a lock of any kind that was just released is free at a successor that has missed the release',
   async () => {
     await using setup = await startSentinel();
     const redis = { name: setup.name, sentinels: setup.sentinels };
@@ -60,7 +60,7 @@ it.skipIf(topologiesUnavailable)(
 );
 
 it.skipIf(topologiesUnavailable)(
-  'a vote for a Redlock that was taken back is not left at the server that takes over',
+  'a withdrawn vote for a Redlock does not stay at a successor that has missed the release',
   async () => {
     await using setup = await startSentinel();
     await using masters = await startMasters(2);

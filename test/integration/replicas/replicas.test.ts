@@ -16,7 +16,7 @@ import { settledWithin } from '../../support/time.js';
 import { startProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-// The replica learns everything so much later than the master.
+// The replica lags behind the master by this time.
 const DELAY_MS = 30;
 
 const kinds = ['getLock', 'getFairLock'] as const;
@@ -53,7 +53,7 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
     await expect.poll(() => master.exists(name)).toBe(0);
   }
 
-  /** The replica is frozen, and so learns nothing more. */
+  /** The replica is frozen, and receives nothing more. */
   async function hang(): Promise<void> {
     await servers.replicas[0]!.pause();
   }
@@ -65,7 +65,7 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
     expect(await replica.hexists(lock.name, hold.ownerId)).toBe(1);
   });
 
-  it('counts at once where none is asked for', async () => {
+  it('counts at once when no replica is required', async () => {
     await using client = connect(0);
     const lock = client.getLock(uniqueName());
     await using hold = await lock.acquire();
@@ -75,18 +75,15 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
   it.each([
     { replicas: 0, count: 1 },
     { replicas: 1, count: 2 },
-  ])(
-    'takes a connection of its own only where it waits: $replicas',
-    async ({ replicas, count }) => {
-      await using proxy = await startProxy(servers.master.port);
-      await using client = connect(replicas, 1_000, proxy.url);
-      await client.getLock(uniqueName()).withLock(() => 1);
-      expect(proxy.openConnections).toBe(count);
-    },
-  );
+  ])('takes a connection of its own only when it waits: $replicas', async ({ replicas, count }) => {
+    await using proxy = await startProxy(servers.master.port);
+    await using client = connect(replicas, 1_000, proxy.url);
+    await client.getLock(uniqueName()).withLock(() => 1);
+    expect(proxy.openConnections).toBe(count);
+  });
 
   it.each(kinds)(
-    'is undone when too few acknowledge it, and says how many did, which one is behind and since when (%s)',
+    'is undone when too few acknowledge it, and reports how many did, which one is behind and since when (%s)',
     async (kind) => {
       await using client = connect(1, 2_000);
       const lock = client[kind](uniqueName());
@@ -107,13 +104,13 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
           ) as string,
         });
         const heardFromS = Number(/last heard from (\d+) s ago/.exec(String(error))![1]);
-        expect(heardFromS).toBeGreaterThanOrEqual(pausedForS); // each attempt took two seconds, nearly
+        expect(heardFromS).toBeGreaterThanOrEqual(pausedForS); // each attempt took almost two seconds
         await undone(lock.name);
       }
     },
   );
 
-  it('says how many of several acknowledged it', async () => {
+  it('reports how many of several acknowledged it', async () => {
     await using client = connect(2, 2_000);
     const error = await rejectionOf(client.getLock(uniqueName()).tryAcquire());
     expect(String(error)).toContain(': 1 of 2 replicas acknowledged it');
@@ -123,7 +120,7 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
     );
   });
 
-  it('asks who is behind once, and only when it gives up', async () => {
+  it('asks once which replica is behind, and only when it gives up', async () => {
     await using client = connect(1, 2_000);
     await client.getLock(uniqueName()).withLock(() => 1);
     const asked = async (fn: () => Promise<unknown>): Promise<string[]> => {
@@ -162,7 +159,7 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
   it('succeeds when the replica is back in time', async () => {
     await using client = connect(1);
     const lock = client.getLock(uniqueName());
-    await (await lock.acquire()).release(); // so the time that connecting takes is not part of what is measured
+    await (await lock.acquire()).release(); // so that the time to connect is not part of the measurement
     await hang();
     const before = performance.now();
     const acquiring = lock.acquire();
@@ -170,10 +167,10 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
     await servers.replicas[0]!.resume();
     await using hold = await acquiring;
     expect(performance.now() - before).toBeLessThan(5_000);
-    expect(hold.remaining()).toBeLessThan(29_250); // counted from before it was sent, half a second and more ago
+    expect(hold.remaining()).toBeLessThan(29_250); // counted from before it was sent, at least half a second ago
   });
 
-  it('keeps nobody else waiting: releases, looks, and who finds a lock held', async () => {
+  it('delays no other call: releases, queries, and callers that find a lock held', async () => {
     await using client = connect(1);
     await using other = connect(0);
     const held = await client.getLock(uniqueName()).acquire();
@@ -189,7 +186,7 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
     await (await waiting).release();
   });
 
-  it('shares the acknowledgement with all that come meanwhile', async () => {
+  it('shares the acknowledgement with all acquisitions that come meanwhile', async () => {
     await using client = connect(1);
     await client.getLock(uniqueName()).withLock(() => 1);
     const names = Array.from({ length: 200 }, () => uniqueName());
@@ -223,7 +220,7 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
     abort.abort();
     expect(await rejectionOf(acquiring)).toBeInstanceOf(LockAbortedError);
     await expect.poll(() => master.exists(lock.name)).toBe(0);
-    // It does not go on waiting for replicas on behalf of nobody.
+    // It no longer waits for replicas when its caller has gone.
     expect(await settledWithin(client.close(), 3_000)).toBeUndefined();
   });
 

@@ -1,5 +1,5 @@
-// Sentinels have another server be the master while the former one is well, or comes back: nobody relies on the former one any longer.
-// HOLDFAST_FAILOVER_ROUNDS says how often, for each kind of failover.
+// Sentinels announce another master while the former one is healthy, or comes back: nobody relies on the former one any longer.
+// HOLDFAST_FAILOVER_ROUNDS sets how often, for each kind of failover.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { Holdfast, type Hold } from '../../../src/index.js';
@@ -18,12 +18,12 @@ const CLIENTS = 3;
 const CALLERS = 4;
 
 /**
- * What is under way when a Sentinel announces the switch: a client hears it, connects anew after 63 ms at most, and asks the successor
- * for all that it holds. On a busy machine that took up to 800 ms; who stays at the former master is there for 10 s.
+ * What is under way when a Sentinel announces the switch: a client receives the message, reconnects after 63 ms at most, and asks the
+ * successor for all that it holds. On a busy machine that took up to 800 ms; a client that stays at the former master is there for 10 s.
  */
 const UNDER_WAY_MS = 1_000;
 
-/** How long it is looked at what happens after that. The former master learns of its successor 10 s after the switch. */
+/** How long the test watches after that. The former master learns of its successor 10 s after the switch. */
 const AFTERWARDS_MS = 2_000;
 
 type Sentinels = SentinelSetup['sentinels'];
@@ -50,7 +50,7 @@ describe.skipIf(topologiesUnavailable)('once Sentinels have announced another ma
       ['was replaced as planned', planned],
       ['was paused until it was replaced', blink],
     ])(
-      'nobody takes or keeps a lock at the former one that %s',
+      'no client acquires or keeps a lock at the former one that %s',
       async (how, failover) => {
         for (let round = 0; round < ROUNDS; round++) {
           await using setup = await startSentinel({ replicaCount: 2 });
@@ -62,14 +62,14 @@ describe.skipIf(topologiesUnavailable)('once Sentinels have announced another ma
     );
   });
 
-  it('nobody is led back to the former one by the Sentinel that was asked first and has not heard', async () => {
+  it('the Sentinel that is asked first and has not heard of it leads no client back to the former one', async () => {
     await using setup = await startSentinel({ replicaCount: 2 });
     await using deaf = await startDeafSentinel(setup);
     const { host, port } = deaf;
     await play(setup, planned, { sentinels: [{ host, port }, ...setup.sentinels] });
   }, 60_000);
 
-  it('nobody stays at the former one since the Sentinel that was asked first is silent', async () => {
+  it('the Sentinel that is asked first and is silent keeps no client at the former one', async () => {
     await using setup = await startSentinel({ replicaCount: 2 });
     const [leader, silent, third] = setup.sentinels;
     const pausing: Failover = async (_, watch) => {
@@ -82,18 +82,18 @@ describe.skipIf(topologiesUnavailable)('once Sentinels have announced another ma
 
 interface Terms {
   readonly replicas?: number;
-  /** Those of whom the clients are told that are there before the failover, in this order. */
+  /** The Sentinels that the clients are given that exist before the failover, in this order. */
   readonly sentinels?: Sentinels;
 }
 
 interface Taken {
   readonly hold: Hold;
   readonly atMs: number;
-  /** When its loss was told; Infinity: it was not. */
+  /** When its loss was reported; Infinity: it was not. */
   toldAtMs: number;
 }
 
-/** Has clients take locks before, during and after a failover, and one more that connects after it. Returns what was seen, for people. */
+/** Has clients take locks before, during and after a failover, and one more that connects after it. Returns what it saw, for debugging. */
 async function play(
   setup: SentinelSetup,
   failover: Failover,
@@ -114,7 +114,7 @@ async function play(
     hold.signal.addEventListener('abort', () => (one.toldAtMs = performance.now()));
   }
 
-  /** Keeps what it gets. */
+  /** Keeps what it acquires. */
   async function take(client: Holdfast): Promise<void> {
     while (!isOver) {
       const lock = client.getLock(uniqueName());
@@ -124,7 +124,7 @@ async function play(
     }
   }
 
-  /** All want the same lock, and have it for a moment. */
+  /** All want the same lock, and hold it for a moment. */
   async function contend(client: Holdfast): Promise<void> {
     while (!isOver) {
       const lock = client.getLock(contested);
@@ -140,7 +140,7 @@ async function play(
   }
 
   function join(told: Sentinels): Holdfast {
-    // Whatever the user says of it.
+    // Whatever the user sets for it.
     const redis = { name: setup.name, sentinels: told, failoverDetector: false };
     const client = new Holdfast({ redis, replicas, commandTimeout: 2_000 });
     clients.push(client);

@@ -1,4 +1,4 @@
-// `replicas: n` when something else is wrong: the answer of WAIT is lost or refused, or the master itself asks for replicas.
+// `replicas: n` with further failures: the answer of WAIT is lost or refused, or the master itself requires replicas.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { UnavailableError, type Holdfast, type HoldfastOptions } from '../../../src/index.js';
@@ -15,7 +15,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 const WAIT = /^wait /i;
 
-describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
+describe.skipIf(topologiesUnavailable)('with required replicas', () => {
   let servers: Replicated;
   let master: Redis;
   let proxy: TcpProxy;
@@ -39,7 +39,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
   }
 
   it.each(['getLock', 'getFairLock'] as const)(
-    'an acquisition whose WAIT loses its answer is asked for again, and is one acquisition (%s)',
+    'an acquisition whose WAIT loses its answer is repeated, and counts as one acquisition (%s)',
     async (kind) => {
       await using client = connect();
       await client.getLock(uniqueName()).withLock(() => 1);
@@ -53,7 +53,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
     },
   );
 
-  it('an acquisition whose WAIT loses its answer does not count when the replica is gone then', async () => {
+  it('an acquisition whose WAIT loses its answer does not count if the replica is gone by then', async () => {
     await using client = connect({ commandTimeout: 3_000 });
     await client.getLock(uniqueName()).withLock(() => 1);
     await servers.replicas[0]!.pause();
@@ -80,7 +80,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
     await expect.poll(() => master.exists(lock.name)).toBe(0);
   });
 
-  it('a user who may not WAIT is told at once, and what was acquired is undone', async () => {
+  it('a user who may not use WAIT gets an error at once, and the acquisition is undone', async () => {
     await master.call('ACL', 'SETUSER', 'ann', 'on', '>pw', '~*', '&*', '+@all', '-wait');
     const { host, port } = servers.master;
     await using client = connect({ redis: { host, port, username: 'ann', password: 'pw' } });
@@ -91,7 +91,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
     await expect.poll(() => master.exists(lock.name)).toBe(0);
   });
 
-  it('an acquisition says so when no replica is connected', async () => {
+  it('an acquisition without a connected replica reports that', async () => {
     await cutReplication(servers.master);
     await using client = connect({ commandTimeout: 2_000 });
     const error = await rejectionOf(client.getLock(uniqueName()).tryAcquire());
@@ -100,7 +100,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
     );
   });
 
-  it('an acquisition of a user who may not INFO says how many acknowledged it, and no more', async () => {
+  it('an acquisition of a user who may not use INFO reports how many acknowledged it, and nothing else', async () => {
     await master.call('ACL', 'SETUSER', 'ann', 'on', '>pw', '~*', '&*', '+@all', '-info');
     const { host, port } = servers.master;
     const redis = { host, port, username: 'ann', password: 'pw' };
@@ -112,7 +112,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
     );
   });
 
-  it('a replica that is gone for good is told by the master’s own rule, too: NOREPLICAS', async () => {
+  it("the master's own rule, NOREPLICAS, also reports a replica that is gone for good", async () => {
     await master.config('SET', 'min-replicas-to-write', '1');
     await using client = connect({ replicas: 0, commandTimeout: 500 });
     const hold = await client.getLock(uniqueName()).acquire();
@@ -131,7 +131,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
     expect(await master.exists(hold.lockName)).toBe(0);
   });
 
-  it('a renewal that the master refuses for want of replicas is told, and tried until it is not', async () => {
+  it('a renewal that the master refuses for lack of replicas is reported, and retried until it succeeds', async () => {
     await master.config('SET', 'min-replicas-to-write', '1');
     await using client = connect({ replicas: 0, lockWatchdogTimeout: 1_500 });
     const lost = eventsOf(client, 'lost');
@@ -145,7 +145,7 @@ describe.skipIf(topologiesUnavailable)('with replicas asked for', () => {
     await hold.release();
   });
 
-  it('all that waits for them ends when the client is closed', async () => {
+  it('all calls that wait for replicas end when the client is closed', async () => {
     const client = connect();
     const hold = await client.getLock(uniqueName()).acquire();
     await servers.replicas[0]!.pause();

@@ -1,4 +1,4 @@
-// How many permits a semaphore has: as it is declared by all who use it, or as it was set; and what else cannot be.
+// How many permits a semaphore has: as all its users declare it, or as setPermits() set it; and what is refused.
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import { KeyConflictError, OptionError, type Holdfast } from '../../../src/index.js';
@@ -29,7 +29,7 @@ afterEach(async () => {
 });
 
 describe('a semaphore that others declared with another number', () => {
-  it('is refused, by an error that names both; nothing changes', async () => {
+  it('is refused with an error that names both numbers; nothing changes', async () => {
     const semaphore = new TestSemaphore(redis, 3);
     const hold = await semaphore.of(client).acquire();
     for (const call of [
@@ -44,14 +44,14 @@ describe('a semaphore that others declared with another number', () => {
     expect(await semaphore.used()).toBe(1);
     await hold.release();
     await semaphore.isGone();
-    // With nobody left it has the number of who comes next.
+    // When nobody uses it any more, it has the number of the next user.
     await (await semaphore.of(client, 5).acquire({ permits: 5 })).release();
     await semaphore.isGone();
   });
 });
 
 describe('setPermits', () => {
-  it('stands above what is declared, by whomever, and what is free goes to those in line', async () => {
+  it('overrides every declared number, and free permits go to the callers in line', async () => {
     const semaphore = new TestSemaphore(redis, 1);
     const hold = await semaphore.of(client).acquire();
     const waiting = [await semaphore.join(client), await semaphore.join(client)];
@@ -60,14 +60,14 @@ describe('setPermits', () => {
     expect(await semaphore.of(client).availablePermits()).toBe(0);
     expect(await semaphore.of(client, 3).availablePermits()).toBe(0);
     await Promise.all([hold, ...held].map((each) => each.release()));
-    // Also when nobody uses it any more.
+    // Even after nobody uses it any more.
     await semaphore.isGone();
     expect(await semaphore.of(client).availablePermits()).toBe(3);
     await (await semaphore.of(client).acquire({ permits: 3 })).release();
     await redis.del(semaphore.setKey);
   });
 
-  it('below what is held puts nobody out, and nothing is given until it fits', async () => {
+  it('below the held permits revokes none, and nothing is granted until it fits', async () => {
     const semaphore = new TestSemaphore(redis, 3);
     const holds = await Promise.all([1, 2, 3].map(() => semaphore.of(client).acquire()));
     await semaphore.of(client).setPermits(1);
@@ -83,7 +83,7 @@ describe('setPermits', () => {
     await redis.del(semaphore.setKey);
   });
 
-  it('below what a waiter wants ends that wait with an error when it comes first, and those behind go on', async () => {
+  it("below a waiter's request fails that waiter when it is first in line, and those behind continue", async () => {
     const semaphore = new TestSemaphore(redis, 3);
     const hold = await semaphore.of(client).acquire({ permits: 3 });
     const large = await semaphore.join(client, { permits: 3 });
@@ -99,7 +99,7 @@ describe('setPermits', () => {
     await redis.del(semaphore.setKey);
   });
 
-  it('leaves nothing of a lock whose holders, as many as one call drops, have all lapsed', async () => {
+  it('drops holders that have all lapsed, as many as one call can drop, and leaves nothing', async () => {
     const semaphore = new TestSemaphore(redis, 250);
     const holds = await Promise.all(
       Array.from({ length: 250 }, () => semaphore.of(client).acquire({ lease: 60_000 })),
@@ -112,7 +112,7 @@ describe('setPermits', () => {
   });
 });
 
-describe('what cannot be', () => {
+describe('refused requests', () => {
   it.each([
     [undefined, 'undefined'],
     [{}, 'undefined'],
@@ -125,13 +125,13 @@ describe('what cannot be', () => {
     [{ permits: 2 ** 31 }, '2147483648'],
     [{ permits: 3, wait: 1 }, 'wait'],
     [3, '3'],
-  ])('getSemaphore(name, %j) is an OptionError that names %s', (options, named) => {
+  ])('getSemaphore(name, %j) throws an OptionError that names %s', (options, named) => {
     const get = (): unknown => client.getSemaphore('a', options as never);
     expect(get).toThrow(OptionError);
     expect(get).toThrow(named);
   });
 
-  it('bad options are told before anything is sent', async () => {
+  it('bad options fail before anything is sent', async () => {
     const semaphore = client.getSemaphore(uniqueName(), { permits: 3 });
     for (const options of [
       ...[{ permits: 0 }, { permits: 1.5 }, { permits: '1' }, { permits: null }, { wait: -1 }],
@@ -149,7 +149,7 @@ describe('what cannot be', () => {
     expect(await redis.exists(semaphore.name)).toBe(0);
   });
 
-  it('more permits than there are is an error that names both, and changes nothing', async () => {
+  it('more permits than exist fail with an error that names both numbers, and change nothing', async () => {
     const semaphore = new TestSemaphore(redis, 3);
     for (const call of [
       semaphore.of(client).acquire({ permits: 4 }),
@@ -166,7 +166,7 @@ describe('what cannot be', () => {
     ['a lock', () => client.getLock.bind(client)],
     ['a fair lock', () => client.getFairLock.bind(client)],
   ])(
-    'the name of %s that is held is refused, and so is the other way round',
+    'a request for the name of %s that is held is refused, and so is the reverse',
     async (_kind, getter) => {
       const get = getter();
       const semaphore = new TestSemaphore(redis, 3);
@@ -191,7 +191,7 @@ describe('what cannot be', () => {
     },
   );
 
-  it('who waits for one does not wait for a fair lock of its name', async () => {
+  it('a waiter for a semaphore is not reported as a waiter of the fair lock of its name', async () => {
     const semaphore = new TestSemaphore(redis, 1);
     const hold = await semaphore.of(client).acquire();
     const next = await semaphore.join(client);
@@ -207,7 +207,7 @@ describe('what cannot be', () => {
   });
 
   it.each([0, 1, 2, 3])(
-    'a key of another type in the place of key %i is told by its name',
+    'a key of another type in the place of key %i is reported by its name',
     async (index) => {
       const semaphore = new TestSemaphore(redis, 1);
       const hold = await semaphore.of(client).acquire();
@@ -224,7 +224,7 @@ describe('what cannot be', () => {
     },
   );
 
-  it('a capacity that is no number is told by its key, to whoever acquires or looks', async () => {
+  it('a capacity that is not a number is reported by its key, to acquisitions and queries', async () => {
     const semaphore = new TestSemaphore(redis, 3);
     await redis.set(semaphore.setKey, 'something else', 'PX', 20_000);
     const conflict = { key: semaphore.setKey, keyType: 'string' };
@@ -237,7 +237,7 @@ describe('what cannot be', () => {
     await semaphore.of(client).setPermits(2);
     expect(await semaphore.of(client).availablePermits()).toBe(2);
     const hold = await semaphore.of(client).acquire();
-    // While it is in use, too, where that is asked for.
+    // Even while the semaphore is in use, where the call checks it.
     await redis.set(semaphore.setKey, '3 or so', 'PX', 20_000);
     const used = await rejectionOf(semaphore.of(client).tryAcquire());
     expect(used).toBeInstanceOf(KeyConflictError);

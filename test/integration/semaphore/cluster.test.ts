@@ -1,4 +1,4 @@
-// Semaphores on a cluster of three real masters: all that belongs to one stays in its slot.
+// Semaphores on a cluster of three real masters: all keys of a semaphore stay in its slot.
 import { Cluster, type Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
@@ -59,7 +59,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     await semaphore.isGone();
   });
 
-  it.each(['a}b', 'a{}b', '{tag}:b'])('a name like %s has a semaphore', async (shape) => {
+  it.each(['a}b', 'a{}b', '{tag}:b'])('a name like %s is valid for a semaphore', async (shape) => {
     const semaphore = one.getSemaphore(uniqueName() + shape, { permits: 2 });
     const hold = await semaphore.acquire({ permits: 2 });
     const next = two.getSemaphore(semaphore.name, { permits: 2 }).acquire();
@@ -70,7 +70,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     expect(await cluster.exists(semaphore.name)).toBe(0);
   });
 
-  it('in a slot that moves, holders lose nothing, and who waits gets its turn', async () => {
+  it('in a slot that moves, holders lose nothing, and waiters get their turn', async () => {
     const semaphore = semaphoreOf(2);
     const lost = [one, two].map((client) => eventsOf(client, 'lost'));
     const hold = await semaphore.of(one).acquire({ permits: 2 });
@@ -83,7 +83,7 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
     await releasing;
     const releasedAtMs = performance.now();
     const got = await next;
-    expect(performance.now() - releasedAtMs).toBeLessThan(10_000); // it looks for itself only after 20 s
+    expect(performance.now() - releasedAtMs).toBeLessThan(10_000); // it polls only after 20 s
     await got.release();
     expect(lost).toEqual([[], []]);
     await semaphore.isGone();

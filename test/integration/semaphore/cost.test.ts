@@ -1,4 +1,4 @@
-// What a semaphore costs the server: no more commands for each hand-over in a long line than in a short one.
+// What a semaphore costs the server: a hand-over takes no more commands in a long line than in a short one.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -20,7 +20,7 @@ beforeAll(async () => {
   await loadScripts(server.url);
   redis = new Redis(server.url);
   client = await connectedClient({ redis: server.url, lockWatchdogTimeout: 120_000 });
-  // It subscribes once, so that the test does not find that connection new.
+  // One subscription beforehand, so that the test does not count that connection as new.
   const semaphore = new TestSemaphore(redis, 1);
   const hold = await semaphore.of(client).acquire();
   const { hold: next } = await semaphore.join(client);
@@ -34,14 +34,14 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-it('5,000 in line cost for each hand-over what 50 do: at most 16 commands in one script', async () => {
+it('with 5,000 in line a hand-over costs what it costs with 50: at most 16 commands in one script', async () => {
   const short = await commandsOfHandOvers(50);
   const long = await commandsOfHandOvers(5_000);
   expect(long).toBeLessThanOrEqual(short + 0.5);
   expect(long).toBeLessThanOrEqual(16);
 }, 180_000);
 
-it('600 in line that one release lets in all get in, though one call of the script does not let in so many', async () => {
+it('600 waiters in line that one release can let in all enter, although one script call lets in fewer', async () => {
   const semaphore = new TestSemaphore(redis, 600);
   const all = await semaphore.of(client).acquire({ permits: 600 });
   const waiting = Array.from({ length: 600 }, () => semaphore.of(client).acquire());
@@ -53,7 +53,7 @@ it('600 in line that one release lets in all get in, though one call of the scri
   await semaphore.isGone();
 }, 120_000);
 
-/** Those who joined before the client was known to listen say so once more. */
+/** Waiters that joined before the client was known to listen repeat that they listen. */
 async function isQuiet(): Promise<void> {
   for (;;) {
     const { evalsha = 0 } = await countCommands(server.url, () => sleep(500));
@@ -61,7 +61,7 @@ async function isQuiet(): Promise<void> {
   }
 }
 
-/** How many commands, in scripts, one hand-over takes with so many in line. */
+/** How many commands, in scripts, one hand-over takes with this many in line. */
 async function commandsOfHandOvers(length: number): Promise<number> {
   const semaphore = new TestSemaphore(redis, 3);
   const aborter = new AbortController();

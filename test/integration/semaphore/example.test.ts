@@ -1,11 +1,11 @@
-// The README's example of a semaphore: so many requests at a time, over all processes, and no more.
+// The README's example of a semaphore: a limit on concurrent requests over all processes.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, inject, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { callPartner } from '../../recipes/semaphore.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-it('no more than ten requests are under way at a time, a large one counting for four', async () => {
+it('at most ten requests run at a time, where a large one counts for four', async () => {
   const options = { redis: inject('redisUrl'), keyPrefix: `${uniqueName('recipe')}:` };
   await using one = new Holdfast(options);
   await using other = new Holdfast(options);

@@ -1,4 +1,4 @@
-// Semaphores whose users are killed and cut off: no permit is lost.
+// Semaphores whose users are killed or cut off: no permit is lost.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Holdfast, HoldfastOptions } from '../../../src/index.js';
@@ -41,7 +41,7 @@ function client(lockWatchdogTimeout: number): Promise<Holdfast> {
 }
 
 it(
-  'a waiter whose process was killed is passed over by the next release',
+  'the next release passes over a waiter whose process was killed',
   async () => {
     const semaphore = new TestSemaphore(redis, 2);
     await using waiter = await client(30_000);
@@ -77,7 +77,7 @@ it('a client that closes gives its permits and its place back at once', async ()
   await semaphore.isGone();
 });
 
-it('an acquisition whose reply was lost is one acquisition, and a release whose reply was lost one release', async () => {
+it('an acquisition with a lost reply counts once, and so does a release with a lost reply', async () => {
   const semaphore = new TestSemaphore(redis, 3);
   await using user = await connectedClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
   await using other = await client(30_000);

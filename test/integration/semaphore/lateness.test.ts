@@ -1,5 +1,5 @@
-// How long after the end of a lease those are let in whom it kept out, without anybody who tells them. The bound is that of a busy machine;
-// what is printed is what was measured.
+// How long after the end of a dead client's lease the waiters behind it enter, without any message. The bound is for a busy machine; the
+// test prints what it measured.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -11,7 +11,7 @@ import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const COUNT = 20;
-/** Who waits has a place that it renews, and asks about, after 10 s. */
+/** A waiter has a place that it renews, and asks about, after 10 s. */
 const LONG = { lockWatchdogTimeout: 30_000 };
 const BOUND_MS = 5_000;
 const ALL_PERMITS = 2 ** 31;
@@ -39,7 +39,7 @@ type Acquire = (client: Holdfast, name: string) => Promise<Released>;
 const permit: Acquire = (client, name) => client.getSemaphore(name, { permits: 2 }).acquire();
 const read: Acquire = (client, name) => client.getReadWriteLock(name).readLock().acquire();
 
-/** Somebody has or wants all permits, and dies; `beside`: in line, behind one who has one. */
+/** A client that has or wants all permits, and dies; `beside`: in line, behind one that has one permit. */
 const CASES: { what: string; permits: number; acquire: Acquire; beside: boolean }[] = [
   { what: 'the permits of a holder', permits: 2, acquire: permit, beside: false },
   { what: 'one who writes', permits: ALL_PERMITS, acquire: read, beside: false },
@@ -48,7 +48,7 @@ const CASES: { what: string; permits: number; acquire: Acquire; beside: boolean 
 ];
 
 it.each(CASES)(
-  '$what that died is passed over when its lease ends, though nobody releases anything',
+  '$what that died is passed over when its lease ends, even without a release',
   async ({ what, permits, acquire, beside }) => {
     await using holder = await connectedClient({ redis: server.url, ...LONG });
     await using waiter = await connectedClient({ redis: server.url, ...LONG });
@@ -75,7 +75,7 @@ it.each(CASES)(
   30_000,
 );
 
-/** A client takes all permits, or joins the line for them, and never hears of anything again; returns when that ends. */
+/** A client takes all permits, or joins the line for them, and is then cut off; returns when its lease ends. */
 async function joinAndDie(name: string, all: number, lifeMs: number): Promise<number> {
   const { lock, leases, line, places, permits } = new LockKeys(name);
   const keys = [lock, leases, line, places, permits];

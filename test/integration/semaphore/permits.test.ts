@@ -1,4 +1,4 @@
-// What a semaphore gives to whom: permits up to its capacity, first come first served, whatever their number.
+// How a semaphore grants permits: up to its capacity, first come first served, whatever their number.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import { Redis } from 'ioredis';
 import {
@@ -37,7 +37,7 @@ afterEach(async () => {
 });
 
 describe('permits', () => {
-  it('are given up to the capacity, and no further', async () => {
+  it('are granted up to the capacity, and no further', async () => {
     const semaphore = new TestSemaphore(redis, 3);
     const holds = [
       await semaphore.of(client).acquire(),
@@ -52,7 +52,7 @@ describe('permits', () => {
     await semaphore.isGone();
   });
 
-  it('are of an owner of its own for each acquisition, also inside a run or a lock', async () => {
+  it('have an owner of their own for each acquisition, even inside a run or a lock', async () => {
     const semaphore = new TestSemaphore(redis, 2).of(client);
     await client.run(async () => {
       await semaphore.withPermits(async (outer) => {
@@ -66,7 +66,7 @@ describe('permits', () => {
     expect(await semaphore.availablePermits()).toBe(2);
   });
 
-  it('are acquired in one round trip, and released in one', async () => {
+  it('take one round trip to acquire, and one to release', async () => {
     const semaphore = new TestSemaphore(redis, 2).of(client);
     await (await semaphore.acquire()).release(); // scripts are loaded
     const commands = await recordCommands(inject('redisUrl'), async () => {
@@ -78,7 +78,7 @@ describe('permits', () => {
     expect(sent).toHaveLength(2);
   });
 
-  it('come back when withPermits ends, also by an error, which is what the caller sees', async () => {
+  it('are released when withPermits() ends, even with an error, which is thrown to the caller', async () => {
     const semaphore = new TestSemaphore(redis, 2);
     const failure = new Error('the body’s');
     const body = (): never => {
@@ -102,7 +102,7 @@ describe('permits', () => {
     await semaphore.isGone();
   });
 
-  it('with a lease of their own end with it, aloud', async () => {
+  it('with a lease of their own end with it, and report the loss', async () => {
     const semaphore = new TestSemaphore(redis, 1);
     const lost = nextEvent(client, 'lost');
     const hold = await semaphore.of(client).acquire({ lease: 150 });
@@ -125,7 +125,7 @@ describe('permits', () => {
     await semaphore.isGone();
   });
 
-  it('that are lost on the server are told at the next renewal', async () => {
+  it('that are lost on the server are reported at the next renewal', async () => {
     await using short = newClient({ lockWatchdogTimeout: 3_000 });
     for (const index of [0, 1] as const) {
       const semaphore = new TestSemaphore(redis, 2);
@@ -134,7 +134,7 @@ describe('permits', () => {
       await redis.del(semaphore.keys[index]);
       expect(await lost).toMatchObject({ lockName: semaphore.name, lossReason: 'deleted' });
       expect(hold.remaining()).toBe(0);
-      // What is left of it does not count.
+      // The rest of the semaphore does not count.
       const all = await semaphore.of(other).acquire({ permits: 2 });
       await all.release();
       await semaphore.isGone();
@@ -143,7 +143,7 @@ describe('permits', () => {
 });
 
 describe('the line', () => {
-  it('that is left of a semaphore whose holders were deleted, by clients that are gone, keeps nobody out', async () => {
+  it('of a semaphore whose holders were deleted blocks nobody, once its clients are gone', async () => {
     const semaphore = new TestSemaphore(redis, 2);
     const [, , line, places] = semaphore.keys;
     await redis.zadd(line, 1, 'gone:1');
@@ -155,7 +155,7 @@ describe('the line', () => {
     await semaphore.isGone();
   });
 
-  it('that is left of a semaphore whose holders were deleted is let in when somebody else tries', async () => {
+  it('of a semaphore whose holders were deleted is let in when another caller tries', async () => {
     const semaphore = new TestSemaphore(redis, 2);
     const held = await semaphore.of(client).acquire({ permits: 2 });
     const { hold } = await semaphore.join(client);
@@ -208,7 +208,7 @@ describe('the line', () => {
     await semaphore.isGone();
   });
 
-  it('lets in who wants a fixed lease, which is what it gets', async () => {
+  it('lets in a waiter that wants a fixed lease, and grants it that lease', async () => {
     const semaphore = new TestSemaphore(redis, 1);
     const holder = await semaphore.of(client).acquire();
     const { hold } = await semaphore.join(other, { lease: 300 });
@@ -222,7 +222,7 @@ describe('the line', () => {
     await semaphore.isGone();
   });
 
-  it('is left by who times out or aborts, and those behind move up', async () => {
+  it('moves up behind a waiter that times out or aborts', async () => {
     const semaphore = new TestSemaphore(redis, 2);
     const holder = await semaphore.of(client).acquire();
     const { hold: late } = await semaphore.join(other, { permits: 2, wait: 1_500 });
@@ -263,7 +263,7 @@ describe('the line', () => {
     await semaphore.isGone();
   });
 
-  it('does not warn of calls of withPermits() side by side, nor of one that waits for somebody else', async () => {
+  it('does not warn of withPermits() calls side by side, nor of one that waits for another client', async () => {
     const semaphore = new TestSemaphore(redis, 2);
     const warnings = eventsOf(client, 'warning');
     const held = await semaphore.of(other).acquire();

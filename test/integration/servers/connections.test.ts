@@ -1,4 +1,4 @@
-// Where Redis is: a URL, options, or an instance, which stays the user's; and what becomes of its key prefix.
+// Where Redis is: a URL, options, or an instance, which stays the user's; and how its key prefix applies.
 import { Redis } from 'ioredis';
 import { createClient } from 'redis';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
@@ -52,7 +52,7 @@ describe('`redis` may be', () => {
         return theirs;
       },
     ],
-  ])('%s, which stays as it is', async (_, make) => {
+  ])('%s, which stays unchanged', async (_, make) => {
     const given = await make();
     const stateOf = (): unknown[] => {
       const { status, isOpen } = given as { status?: string; isOpen?: boolean };
@@ -73,8 +73,8 @@ describe('`redis` may be', () => {
   });
 });
 
-describe('an instance stays the user’s', () => {
-  it('it is not closed, has no new listeners and no new commands', async () => {
+describe("an instance stays the user's", () => {
+  it('it is not closed, and gets no new listeners and no new commands', async () => {
     const listeners = (): [string | symbol, number][] =>
       redis.eventNames().map((event) => [event, redis.listenerCount(event)]);
     const before = listeners();
@@ -89,7 +89,7 @@ describe('an instance stays the user’s', () => {
     expect(await redis.ping()).toBe('PONG');
   });
 
-  it('its closing does not touch the locks', async () => {
+  it('closing it does not affect the locks', async () => {
     const theirs = new Redis(inject('redisUrl'));
     await theirs.ping();
     await using client = newClient({ redis: theirs });
@@ -99,7 +99,7 @@ describe('an instance stays the user’s', () => {
     expect(hold.remaining()).toBeGreaterThan(0);
   });
 
-  it('its own resend and queue settings are not used for locks', async () => {
+  it('its resend and queue settings do not apply to locks', async () => {
     const theirs = new Redis(inject('redisUrl'), {
       maxRetriesPerRequest: null,
       autoResendUnfulfilledCommands: true,
@@ -119,7 +119,7 @@ describe('a key prefix', () => {
     return await lock.withLock(async () => (await redis.keys(`*${lock.name}*`)).sort());
   }
 
-  it('of the instance is in front of every name', async () => {
+  it('of the instance precedes every name', async () => {
     const prefixed = new Redis(inject('redisUrl'), { keyPrefix: 'app:' });
     await using client = newClient({ redis: prefixed });
     const lock = client.getLock(uniqueName());
@@ -127,7 +127,7 @@ describe('a key prefix', () => {
     prefixed.disconnect();
   });
 
-  it('of the client comes behind that of the instance', async () => {
+  it('of the client follows that of the instance', async () => {
     const prefixed = new Redis(inject('redisUrl'), { keyPrefix: 'app:' });
     await using client = newClient({ redis: prefixed, keyPrefix: 'locks:' });
     const lock = client.getLock(uniqueName());
@@ -139,7 +139,7 @@ describe('a key prefix', () => {
     ['app:', '', (name: string) => `redisson_lock__channel:{app:${name}}`],
     ['{app}:', '', (name: string) => `redisson_lock__channel:{app}:${name}`],
     ['', 'x{y}', (name: string) => `redisson_lock__channel:${name}`],
-  ])('%j%j is in the channel, with its hash tag', async (keyPrefix, suffix, channelOf) => {
+  ])('%j%j is part of the channel, with its hash tag', async (keyPrefix, suffix, channelOf) => {
     await using client = newClient({ keyPrefix });
     await using other = newClient({ keyPrefix });
     const name = uniqueName() + suffix;
@@ -153,7 +153,7 @@ describe('a key prefix', () => {
     await (await theirs).release();
   });
 
-  it('keeps clients with different prefixes apart', async () => {
+  it('separates clients with different prefixes', async () => {
     await using one = newClient({ keyPrefix: 'one:' });
     await using two = newClient({ keyPrefix: 'two:' });
     const name = uniqueName();

@@ -1,4 +1,4 @@
-// Locks in a numbered database: in that one, or in none.
+// Locks in a numbered database: they are in that one, or nowhere.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
@@ -24,7 +24,7 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-/** A client in database 1 of a user who has what the README says; without errors on the console. */
+/** A client in database 1 whose user has the README's permissions; without errors on the console. */
 async function clientOf(
   username: string,
   options: Partial<HoldfastOptions> = {},
@@ -35,7 +35,7 @@ async function clientOf(
   return new Holdfast({ redis, keyPrefix: PREFIX, ...options }).on('error', () => undefined);
 }
 
-it('who may not select the database is refused, and is not led to another one', async () => {
+it('a user who may not select the database is refused, and not connected to another one', async () => {
   await using holder = newClient({ redis: `${server.url}/1`, keyPrefix: PREFIX });
   await using client = await clientOf('never-selects');
   const name = uniqueName();
@@ -51,7 +51,7 @@ it('who may not select the database is refused, and is not led to another one', 
   await hold.release();
 });
 
-it('who may select it later goes on then', async () => {
+it('a user who gets the permission later can work then', async () => {
   await using client = await clientOf('selects-later');
   const lock = client.getLock(uniqueName());
   await expect.poll(async () => String(await rejectionOf(lock.tryLock()))).toMatch(/database 1:/);
@@ -86,19 +86,19 @@ it('an instance that has selected another database than its options name is refu
   instance.disconnect();
 });
 
-it('commands that replicas acknowledge are refused as well, when only their connection is made anew', async () => {
+it('commands that replicas acknowledge are refused as well, even if only their connection is new', async () => {
   await admin.call('ACL', 'SETUSER', 'loses-it', 'reset', '>secret', ...RULES, '+select', '+wait');
   const { host, port } = server;
   const redis = { host, port, username: 'loses-it', password: 'secret', db: 1 };
   await using client = new Holdfast({ redis, keyPrefix: PREFIX, replicas: 1, commandTimeout: 500 });
   client.on('error', () => undefined);
   const lock = client.getLock(uniqueName());
-  // (There is no replica: what is acquired is undone.)
+  // (There is no replica: an acquisition is undone.)
   await rejectionOf(lock.tryLock());
   await admin.call('ACL', 'SETUSER', 'loses-it', '-select');
   const list = (await admin.client('LIST')) as string;
   const connections = list.split('\n').filter((line) => line.includes('user=loses-it'));
-  expect(connections).toHaveLength(2); // that for all other commands was made first
+  expect(connections).toHaveLength(2); // the connection for all other commands was made first
   await admin.client('KILL', 'ID', Number(/\bid=(\d+)/.exec(connections[1]!)![1]));
   const writes: string[] = [];
   const monitor = await admin.monitor();

@@ -1,4 +1,4 @@
-// Subscriptions that are deaf without anybody being told: locks go on from hand to hand, later, and soon as before.
+// Subscriptions that die in silence: locks still change hands, first later, and soon as fast as before.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
@@ -9,7 +9,7 @@ import { startMasters } from '../../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** How often those who wait look for themselves, and for how long a connection may be silent. */
+/** How often waiters poll, and how long a connection may be silent. */
 const THIRD_MS = 2_000;
 const OPTIONS = { lockWatchdogTimeout: 3 * THIRD_MS };
 
@@ -24,7 +24,7 @@ afterEach(async () => {
   await Promise.all(proxies.map((proxy) => proxy[Symbol.asyncDispose]()));
 });
 
-/** A lock that one client holds and another, which is behind proxies, waits for. */
+/** A lock that one client holds and another, behind proxies, waits for. */
 interface Pair extends AsyncDisposable {
   readonly held: Lock;
   readonly awaited: Lock;
@@ -61,7 +61,7 @@ function urls(): string[] {
   return proxies.map(({ url }) => url);
 }
 
-/** How long the lock takes from a release to somebody who was waiting for it, in milliseconds, beyond what the machine took. */
+/** The time from a release to the waiter's acquisition, in ms, minus the delays of the machine. */
 async function handOverMs(
   { held, awaited, waiter }: Pair,
   beforeRelease: () => void = () => undefined,
@@ -70,7 +70,7 @@ async function handOverMs(
   const waiting = nextEvent(waiter, 'waiting');
   const next = awaited.acquire();
   await waiting;
-  await sleep(200); // it has subscribed, and looked again
+  await sleep(200); // it has subscribed, and polled once more
   beforeRelease();
   using lag = new EventLoopLag();
   const startedAtMs = performance.now();
@@ -82,7 +82,7 @@ async function handOverMs(
 }
 
 it.each(['getLock', 'getFairLock', 'getRedLock'] as const)(
-  '%s goes on within a third of the watchdog’s time when subscriptions died in silence, and is as fast as before when that was found out',
+  "%s changes hands within a third of the watchdog's timeout after its subscriptions died in silence, and as fast as before once that is found",
   async (kind) => {
     await using locks = await pair(kind);
     const errors = eventsOf(locks.waiter, 'error');

@@ -1,4 +1,4 @@
-// What a user may not publish, listen to or leave is told, once; and everybody gets the lock all the same.
+// Missing permissions to publish, subscribe or unsubscribe are reported, once; and everybody still gets the lock.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
@@ -27,7 +27,7 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-/** A client whose user may do everything but what these rules take away. */
+/** A client whose user may do everything except what these rules take away. */
 function restricted(...rules: string[]): Promise<Holdfast> {
   return restrictedWith(lockWatchdogTimeout, ...rules);
 }
@@ -62,7 +62,7 @@ describe('a user who may not publish', () => {
     { kind: 'getLock', what: 'no PUBLISH at all', rules: ['-publish'] },
     { kind: 'getLock', what: 'no unlock channels', rules: ['resetchannels', '&holdfast_grants:*'] },
     { kind: 'getFairLock', what: 'no PUBLISH at all', rules: ['-publish'] },
-  ] as const)('releases all the same, and is told once ($kind, $what)', async ({ kind, rules }) => {
+  ] as const)('can release, and gets one warning ($kind, $what)', async ({ kind, rules }) => {
     await using client = await restricted(...rules);
     const errors = eventsOf(client, 'error');
     const lock = client[kind](uniqueName());
@@ -75,7 +75,7 @@ describe('a user who may not publish', () => {
     expect(message).toContain('permit PUBLISH (in a cluster SPUBLISH) on redisson_lock__channel:*');
   });
 
-  it('forces out all the same, and is told', async () => {
+  it('can force a release, and gets a warning', async () => {
     await using client = await restricted('-publish');
     const errors = eventsOf(client, 'error');
     const lock = client.getLock(uniqueName());
@@ -89,7 +89,7 @@ describe('a user who may not publish', () => {
     await admin.del(`holdfast_forced:{${lock.name}}`);
   });
 
-  it('hands a fair lock over all the same, and is told on which channel', async () => {
+  it('can hand a fair lock over, and gets a warning that names the channel', async () => {
     await using client = await restricted('resetchannels', '&redisson_lock__channel:*');
     await using other = newClient({ redis: server.url, lockWatchdogTimeout });
     const errors = eventsOf(client, 'error');
@@ -100,7 +100,7 @@ describe('a user who may not publish', () => {
       expect(await other.getFairLock(name).getQueueLength()).toBe(1);
     });
     await hold.release();
-    await (await next).release(); // found by the renewal of its place
+    await (await next).release(); // the renewal of its place finds this
     expect(errors.map(({ error }) => error.message)).toEqual([
       expect.stringMatching(
         /on channel holdfast_grants:\{.*permit PUBLISH .* on holdfast_grants:\*/,
@@ -111,7 +111,7 @@ describe('a user who may not publish', () => {
 
 describe('a user who may not subscribe', () => {
   it.each(['getLock', 'getFairLock'] as const)(
-    'gets the lock by looking, and is told once for each kind of channel (%s)',
+    'acquires the lock by polling, and gets one warning for each kind of channel (%s)',
     async (kind) => {
       await using client = await restricted('-subscribe');
       await using other = newClient({ redis: server.url, lockWatchdogTimeout });
@@ -136,7 +136,7 @@ describe('a user who may not subscribe', () => {
     },
   );
 
-  it('to one channel is subscribed to the others all the same, also on a new connection', async () => {
+  it('to one channel is still subscribed to the others, even on a new connection', async () => {
     const names = [uniqueName(), uniqueName(), uniqueName()] as const;
     const permitted = names.slice(1).map((name) => `&redisson_lock__channel:{${name}}`);
     await using client = await restricted('resetchannels', ...permitted);
@@ -160,11 +160,11 @@ describe('a user who may not subscribe', () => {
   });
 });
 
-describe('a user who is permitted to subscribe while it waits', () => {
+describe('a user who gets the permission to subscribe while it waits', () => {
   it.each(['getLock', 'getFairLock'] as const)(
-    'is subscribed as soon as its connection is made anew, and was told once (%s)',
+    'is subscribed as soon as it reconnects, and got one warning (%s)',
     async (kind) => {
-      // So long that nothing but a message wakes it.
+      // So long that only a message wakes it.
       await using client = await restrictedWith(120_000, '-subscribe');
       await using other = newClient({ redis: server.url, lockWatchdogTimeout: 120_000 });
       const errors = eventsOf(client, 'error');
@@ -202,7 +202,7 @@ describe('a user who is permitted to subscribe while it waits', () => {
 });
 
 describe('a user who may not unsubscribe', () => {
-  it('keeps no channels when nobody waits, and is told once', async () => {
+  it('keeps no channels when nobody waits, and gets one warning', async () => {
     await using client = await restricted('-unsubscribe');
     await using other = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
     const errors = eventsOf(client, 'error');
@@ -217,10 +217,10 @@ describe('a user who may not unsubscribe', () => {
     expect(told.map(({ error }) => error.message)).toEqual([
       expect.stringMatching(/cannot unsubscribe from channel .*permit UNSUBSCRIBE/),
     ]);
-    expect(warned).not.toHaveBeenCalled(); // nor by Node, of listeners that pile up
+    expect(warned).not.toHaveBeenCalled(); // nor by Node, of listeners that accumulate
   });
 
-  /** So many callers each wait for a lock of their own, which somebody else holds, and give up. */
+  /** `count` callers each wait for a lock of their own, which somebody else holds, and give up. */
   async function waitInVain(client: Holdfast, other: Holdfast, count: number): Promise<void> {
     const names = Array.from({ length: count }, () => uniqueName());
     const holds = await Promise.all(names.map((name) => other.getLock(name).acquire()));

@@ -1,4 +1,4 @@
-// A server whose memory is full and that evicts nothing: it refuses what is new. What is held is kept, and can be given up and handed over.
+// A server whose memory is full and that evicts nothing refuses new keys. Existing holds are kept, and can be released and handed over.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -13,9 +13,7 @@ import { scripts } from '../../../src/redis/scripts.generated.js';
 import { commandsFor, SCENARIOS } from '../../support/script-scenarios.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/**
- * Of each script the calls that make something new, and so are refused. All other calls keep something, end it or look at it: those must run.
- */
+/** The calls of each script that make a new key and so are refused. All other calls keep, end or query an existing one: those must run. */
 const REFUSED: Readonly<Record<string, readonly string[]>> = {
   acquire: ['of a free lock', 'fenced, of a free lock', 'fenced, after others', 'fenced, for ever'],
   confirm: [],
@@ -72,7 +70,7 @@ const CALLS = SCENARIOS.map((scenario) => ({
 
 type Call = (typeof CALLS)[number];
 
-/** The server has what there is before, and nothing else. */
+/** The server has the keys of the preparation, and nothing else. */
 async function prepare({ before }: Call): Promise<void> {
   await redis.flushall();
   for (const [name, ...args] of commandsFor(before, Date.now())) await redis.call(name, ...args);
@@ -83,7 +81,7 @@ function run({ script, keys, args }: Call): Promise<unknown> {
   return redis.eval(source, keys.length, ...keys, ...args).catch((error: unknown) => error);
 }
 
-/** All keys with what is in them, and until when, where that is one thing's; times in units of 20 s from now. */
+/** All keys with their contents, and their ends, where they expire together; times in units of 20 s from now. */
 async function state(): Promise<Record<string, unknown>> {
   const names = await redis.keys('*');
   const contents = names.map(async (key) => {
@@ -106,7 +104,7 @@ function roughly(ms: number): number {
   return Math.round(ms / 20_000) * 20;
 }
 
-/** A token is a time, too, in microseconds. */
+/** A token is a time as well, in microseconds. */
 function inRoughTimes(content: unknown): string {
   return JSON.stringify(content).replace(/\d{13,}/g, (at) =>
     String(roughly(Number(at.slice(0, 13)) - Date.now())),
@@ -131,7 +129,7 @@ afterAll(async () => {
 
 beforeEach(() => empty(redis));
 
-it('every script is known to need memory for some of its calls, or for none', () => {
+it('each script is listed as one that needs memory for some of its calls, or for none', () => {
   const names = Object.keys(scripts);
   expect(Object.keys(REFUSED).sort()).toEqual(names.sort());
   expect(new Set(CALLS.map(({ title }) => title.split(' ')[0]))).toEqual(new Set(names));
@@ -146,7 +144,7 @@ it('every script is known to need memory for some of its calls, or for none', ()
 });
 
 describe.each(CALLS.filter(({ isRefused }) => !isRefused))('$title', (call) => {
-  it('does in a full server what it does in any other', async () => {
+  it('does the same in a full server as in any other', async () => {
     await prepare(call);
     expect(await run(call)).not.toBeInstanceOf(Error);
     const usual = await state();
@@ -160,25 +158,25 @@ describe.each(CALLS.filter(({ isRefused }) => !isRefused))('$title', (call) => {
 });
 
 describe.each(CALLS.filter(({ isRefused }) => isRefused))('$title', (call) => {
-  it('is refused by a full server, which says why, and changes nothing', async () => {
+  it('is refused by a full server with the reason, and changes nothing', async () => {
     await prepare(call);
     const before = await state();
     await fill(redis);
     const reply = await run(call);
-    // Calls that are gathered are told by null to ask by themselves, to be told why.
+    // The answer to a gathered call is null: it is sent again alone to learn the reason.
     if (Array.isArray(reply)) expect(reply).toEqual([null]);
     else expect(reply).toMatchObject({ message: expect.stringMatching(FULL) as string });
     expect(await state()).toEqual(before);
   });
 });
 
-describe('what is held when the memory is full', () => {
-  const LEASE_MS = 4_000; // long enough for a machine that is busy
+describe('a hold when the memory is full', () => {
+  const LEASE_MS = 4_000; // long enough for a busy machine
   type Held = Pick<Hold, 'remaining' | 'extend' | 'release'>;
   type Acquire = (client: Holdfast, name: string) => Promise<Held>;
   type AcquireFromMost = (client: RedClient, name: string) => Promise<Held>;
 
-  /** How a holder acquires it, and how one who waits does. Those in a line on the server get it there. */
+  /** How a holder acquires the lock, and how a waiter does. A waiter in line on the server gets it there. */
   const IN_LINE: Readonly<Record<string, readonly [Acquire, Acquire?]>> = {
     'a fair lock': [(client, name) => client.getFairLock(name).acquire()],
     'a fair lock with a token': [
@@ -202,7 +200,7 @@ describe('what is held when the memory is full', () => {
       (client, name) => client.getReadWriteLock(name).readLock().acquire(),
     ],
   };
-  /** Whoever wants these makes a key anew. */
+  /** A caller that wants one of these needs a new key. */
   const ANEW: Readonly<Record<string, Acquire>> = {
     'a lock': (client, name) => client.getLock(name).acquire(),
     'a lock with a token': (client, name) => client.getFencedLock(name).acquire(),
@@ -216,7 +214,7 @@ describe('what is held when the memory is full', () => {
     'a Redlock with a token': (client, name) => client.fencedLock(name).acquire(),
   };
 
-  it('is kept for three leases and extended, and then goes to who waits: in line at once, otherwise when there is memory', async () => {
+  it('is kept for three leases and extended, and then goes to the waiter: at once if it is in line, otherwise when there is memory', async () => {
     await using servers = await startMasters(3);
     const nodes = new RedNodes(servers);
     await nodes.loadScripts();
@@ -225,7 +223,7 @@ describe('what is held when the memory is full', () => {
     await using two = await nodes.client({ lockWatchdogTimeout: LEASE_MS });
     const clients = [...one.members, ...two.members];
     const lost = clients.map((client) => eventsOf(client, 'lost'));
-    for (const client of clients) client.on('error', () => undefined); // that those who wait are refused is told by a warning otherwise
+    for (const client of clients) client.on('error', () => undefined); // otherwise the refusals of the waiters cause a warning
     const courses: {
       what: string;
       hold: Held;
@@ -269,7 +267,7 @@ describe('what is held when the memory is full', () => {
   });
 });
 
-it('a full server refuses all kinds of what is new, and the error says why', async () => {
+it('a full server refuses every kind of new key, and the error gives the reason', async () => {
   await loadScripts(server.url);
   await using client = await connectedClient({ redis: server.url, commandTimeout: 1_500 });
   await fill(redis);

@@ -1,5 +1,5 @@
-// The script for calls that are gathered against those for one lock: the same calls, in the same order, have the same answers and leave the
-// same keys; what a single script would refuse is left undone, and told by null.
+// The script for gathered calls compared with the scripts for one lock: the same calls, in the same order, have the same answers and leave
+// the same keys; a call that a single script would refuse changes nothing, and its answer is null.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { LockKeys } from '../../../src/redis/keys.js';
@@ -7,13 +7,13 @@ import { scripts, type Script } from '../../../src/redis/scripts.generated.js';
 import { countCommands } from '../../support/recorded-commands.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 
-/** Of leases that are far enough apart to be told from each other. */
+/** Of leases that are far enough apart to be distinguished. */
 const LEASES_MS = [100_000, 200_000, 300_000];
-/** Short names, braces and odd ones among them. */
+/** Short names, some with braces, some with odd ones. */
 const NAMES = ['a', 'b', '{t}:c', 'd:{t}', 'e}f', 'g{}h', 'i{', 'ü'];
 const OWNERS = ['me:1', 'me:2', 'me:-3', 'other:7'];
 
-/** Above the time in microseconds: what follows is counted, and the same wherever it is. */
+/** Above the time in microseconds: the tokens that follow are counted, and the same everywhere. */
 const AHEAD = 2n ** 52n;
 const TOKEN_TTLS_MS = [0, 100_000, 200_000];
 
@@ -22,13 +22,13 @@ interface Call {
   readonly name: string;
   readonly owner: string;
   readonly leaseMs: number;
-  /** Of those that are given a token. */
+  /** Of acquisitions that get a token. */
   readonly tokenTtlMs?: number;
 }
 
 let server: RedisServer;
 let admin: Redis;
-/** The same server, for a user who may not do everything. */
+/** The same server, for a user with restricted permissions. */
 let user: Redis;
 let listener: Redis;
 
@@ -90,7 +90,7 @@ it('random calls have the same answers where publishing is refused on some chann
   for (let round = 0; round < 25; round++) await sameAs(round + 1_000_003);
 });
 
-it('runs the commands that the scripts for one lock run, and no more', async () => {
+it('the script runs the same commands as the scripts for one lock, and no others', async () => {
   const names = Array.from({ length: 64 }, (_, index) => `n${index}`);
   const acquires = names.map((name): Call => acquireOf(name));
   const acquired = await countCommands(server.url, () => gathered(acquires));
@@ -119,7 +119,7 @@ function fencedOf(name: string, tokenTtlMs: number): Call {
   return { ...acquireOf(name), kind: 'f', tokenTtlMs };
 }
 
-/** Prepares the same keys twice, and makes the same calls on both, by the scripts for one lock and all together. */
+/** Prepares the same keys twice, and makes the same calls on both: by the scripts for one lock, and all together. */
 async function sameAs(seed: number): Promise<void> {
   const random = randomOf(seed);
   const pick = <T>(from: readonly T[]): T => from[Math.floor(random() * from.length)]!;
@@ -195,7 +195,7 @@ async function gathered(calls: readonly Call[]): Promise<unknown[]> {
   return (await user.eval(source, keys.length, ...keys, ...args)) as unknown[];
 }
 
-/** Times to live are not those of the very same moment; and a refusal may name the script and its line. */
+/** Times to live differ by some milliseconds, and a refusal may name the script and its line. */
 function rounded(answer: unknown): unknown {
   if (Array.isArray(answer)) return (answer as unknown[]).map(rounded);
   if (typeof answer === 'string' && /^\d+$/.test(answer))
@@ -204,7 +204,7 @@ function rounded(answer: unknown): unknown {
   return typeof answer === 'number' && answer > 1_000 ? Math.round(answer / 50_000) : answer;
 }
 
-/** All keys of one prefix: what they hold, and for how long. */
+/** All keys of one prefix: their contents, and their times to live. */
 async function state(prefix: string): Promise<unknown> {
   return await Promise.all(
     NAMES.map(async (name) => {
@@ -221,7 +221,7 @@ async function state(prefix: string): Promise<unknown> {
   );
 }
 
-/** Numbers from 0 to 1, the same ones for the same seed (mulberry32). */
+/** Numbers from 0 to 1, reproducible by the seed (mulberry32). */
 function randomOf(seed: number): () => number {
   let state = seed;
   return () => {

@@ -1,4 +1,4 @@
-// A server that is up and goes on refusing, while callers wait for ever: that is told once, and they get in when it is over.
+// A server that is up and keeps refusing while callers wait for ever: that is reported once, and they acquire the lock when it is over.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -9,7 +9,7 @@ import { startMasters } from '../../support/redis-topologies.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** Until it is told at the latest; renewals and looks are later. */
+/** The latest time of the report; renewals and polls are later. */
 const SOON_MS = 15_000;
 
 interface Refusing {
@@ -67,7 +67,7 @@ describe.each(REFUSING)('while a server says "$words"', ({ words, begin, end }) 
     await server[Symbol.asyncDispose]();
   });
 
-  it('those who wait are told of once, and get in when it is over', async () => {
+  it('waiting calls cause one report, and acquire the lock when it is over', async () => {
     const errors = eventsOf(client, 'error');
     await begin(redis);
     const name = uniqueName();
@@ -93,7 +93,7 @@ describe.each(REFUSING)('while a server says "$words"', ({ words, begin, end }) 
   });
 });
 
-it('the masters of a Redlock that refuse are told, each by its own client', async () => {
+it('the masters of a Redlock that refuse are reported, each by its own client', async () => {
   await using servers = await startMasters(3);
   const admins = servers.map(({ url }) => new Redis(url));
   const clients = servers.map(({ url }) => newClient({ redis: url, lockWatchdogTimeout: 60_000 }));

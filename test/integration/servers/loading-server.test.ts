@@ -1,5 +1,5 @@
-// A server that is still loading its data says for how long it expects to, which may be far too long: it is asked again soon, and a
-// client that is closed meanwhile is gone.
+// A server that is still loading its data estimates how long that takes, which may be far too long: the client asks again soon, and leaves
+// nothing when it is closed meanwhile.
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -9,10 +9,10 @@ import { expectOutages } from '../../support/expected-warnings.js';
 
 expectOutages();
 
-/** What stands for a server that loads: one that does so for as long as a test needs is hard to have. */
+/** A stand-in for a loading server: it is hard to make one that loads for as long as a test needs. */
 class LoadingServer implements AsyncDisposable {
   isLoading = true;
-  /** How often it was asked. */
+  /** How often a client asked it. */
   asked = 0;
   readonly #sockets = new Set<Socket>();
   readonly #listener: Server = createServer((socket) => {
@@ -65,7 +65,7 @@ it('lets a client in soon after it has loaded', async () => {
   await expect.poll(() => client.status, { timeout: 4_000 }).toBe('ready');
 });
 
-it('leaves nothing of a client that is closed meanwhile', async () => {
+it('keeps nothing of a client that is closed meanwhile', async () => {
   const client = newClient({ redis: server.url, commandTimeout: 20_000 });
   await eventually(() => {
     expect(server.asked).toBeGreaterThan(0);

@@ -1,4 +1,4 @@
-// A name is that of one kind of lock. Whoever looks at it as another kind is told what is there, and not that it is free.
+// A name belongs to one kind of lock. A query of another kind fails and names what is there, instead of reporting a free lock.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { KeyConflictError, type Holdfast } from '../../../src/index.js';
 import { newClient, rejectionOf, sharedConnection } from '../../support/clients.js';
@@ -24,7 +24,7 @@ afterEach(async () => {
 type Kind = 'lock' | 'read-write lock' | 'semaphore';
 type Look = readonly [title: string, kind: Kind, look: () => Promise<unknown>];
 
-/** Puts something at the name. */
+/** Makes a lock or another value at the name. */
 const TAKEN_BY: readonly [title: string, kind: Kind | undefined, take: () => Promise<unknown>][] = [
   ['a string', undefined, () => redis.set(name, 'text')],
   ['a list', undefined, () => redis.rpush(name, 'a')],
@@ -105,7 +105,7 @@ describe.each(TAKEN_BY)('at the name of %s', (_title, kind, take) => {
     expect(await redis.dump(name)).toEqual(before);
   });
 
-  it('looks of its own kind are answered', async () => {
+  it('queries of its own kind are answered', async () => {
     await take();
     for (const [title, looksAt, look] of LOOKS)
       if (looksAt === kind)
@@ -118,7 +118,7 @@ describe('a hold whose name another kind has by now', () => {
     ['a lock', () => client.getLock(name)],
     ['a fair lock', () => client.getFairLock(name)],
     ['a write lock', () => client.getReadWriteLock(name).writeLock()],
-  ])('%s: the hold count, and whether it is held, are refused', async (_title, lockOf) => {
+  ])('%s: queries of the hold count and the holder are refused', async (_title, lockOf) => {
     await client.run(async () => {
       const lock = lockOf();
       await lock.lock(60_000);
@@ -132,7 +132,7 @@ describe('a hold whose name another kind has by now', () => {
   });
 });
 
-it('a MultiLock of which one member is something else says so', async () => {
+it('a MultiLock reports that one of its members is something else', async () => {
   const free = client.getLock(`${name}:free`);
   const multi = client.getMultiLock(free, client.getLock(name));
   await client.getSemaphore(name, { permits: 1 }).acquire();
@@ -144,7 +144,7 @@ it('a MultiLock of which one member is something else says so', async () => {
     expect(await rejectionOf(look())).toMatchObject({ code: 'KEY_CONFLICT', key: name });
 });
 
-it('a Redlock says so when most of its masters have something else, and goes by most of them otherwise', async () => {
+it('a Redlock reports so when most of its masters have something else, and follows the majority otherwise', async () => {
   await using servers = await startMasters(3);
   const nodes = new RedNodes(servers);
   await using masters = await nodes.client();

@@ -1,4 +1,4 @@
-// Moving over from redlock while processes that use it still run.
+// Migration from redlock while processes that use it still run.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import Redlock from 'redlock';
@@ -8,7 +8,7 @@ import { withBothLocks } from '../../recipes/moving-over.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 describe('beside redlock', () => {
-  it('at the same name each is kept out by the other, and ours says that there is no lock', async () => {
+  it('at the same name each excludes the other, and ours reports that the key is not a lock', async () => {
     await using old = redlock();
     await using holdfast = new Holdfast({ redis: inject('redisUrl') });
     const name = uniqueName();
@@ -20,7 +20,7 @@ describe('beside redlock', () => {
     await ours.release();
   });
 
-  it('who takes both excludes those who take the old lock and those who take the new one', async () => {
+  it('a caller that takes both excludes callers of the old lock and of the new one', async () => {
     await using old = redlock();
     await using holdfast = new Holdfast({ redis: inject('redisUrl') });
     const name = uniqueName();

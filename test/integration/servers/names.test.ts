@@ -1,4 +1,4 @@
-// Names that differ only by their braces are different locks, whatever else shares a slot of a cluster with them.
+// Names that differ only by their braces are different locks, whatever shares a slot of a cluster with them.
 import { expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient } from '../../support/clients.js';
@@ -17,7 +17,7 @@ const KINDS: readonly [string, Attempt][] = [
 ];
 
 it.each(KINDS)(
-  '%s of one name is not given away by what comes and goes under the other one',
+  '%s of one name stays held while locks under the other one come and go',
   async (_, attempt) => {
     await using client = newClient({});
     await using other = newClient({});

@@ -1,4 +1,4 @@
-// What users hear of an outage: that one begins, why, and that it is over; and of what is no outage, nothing.
+// The events of an outage: its begin, its cause and its end; and none where there is no outage.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
@@ -36,7 +36,7 @@ it('one recovered event follows the error event of an outage', async () => {
   expect(errors.every(({ error: { message } }) => message.includes(address))).toBe(true);
 });
 
-it('a connection that is lost and made anew at once is no outage', async () => {
+it('a connection that is lost and remade at once is not an outage', async () => {
   await using client = newClient({ redis: server.url });
   const [errors, recoveries] = [eventsOf(client, 'error'), eventsOf(client, 'recovered')];
   const lock = client.getLock(uniqueName());
@@ -48,7 +48,7 @@ it('a connection that is lost and made anew at once is no outage', async () => {
   expect([...errors, ...recoveries]).toEqual([]);
 });
 
-it('a name that may be set is', async () => {
+it('a connection name that may be set is set', async () => {
   const { host, port } = server;
   await using client = newClient({ redis: { host, port, connectionName: 'orders' } });
   await client.getLock(uniqueName()).withLock(() => 1);

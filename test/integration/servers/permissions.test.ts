@@ -1,5 +1,5 @@
-// A user with just the permissions that the README names, on a server and in a cluster: all kinds of locks work. With one of them missing, an
-// error or an event says which.
+// A user with just the permissions that the README names, on a server and in a cluster, can use all kinds of locks. Without one of them, an
+// error or an event names it.
 import { Cluster, Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions, type Lock } from '../../../src/index.js';
@@ -19,12 +19,12 @@ import {
 
 const PREFIX = 'app-under-test:';
 
-/** Servers, and users who may do there what they were permitted. */
+/** Servers, and users with the permissions given there. */
 interface Place extends AsyncDisposable {
   /** May do everything. */
   readonly admin: Redis | Cluster;
   readonly nodes: readonly Redis[];
-  /** What Redis before 7 knows nothing of, and refuses to permit. */
+  /** Commands that Redis before 7 does not know, and refuses to permit. */
   readonly isSharded: boolean;
   readonly redisFor: (username: string) => HoldfastOptions['redis'];
   readonly mover?: SlotMover;
@@ -34,8 +34,8 @@ const PLACES = {
   server: {
     rules: readmePermissions('server', PREFIX).filter((rule) => !rule.startsWith('>')),
     /**
-     * What can be done without: the server's version is asked otherwise, scripts are sent in full, a waiter that died is noticed later, a
-     * KeyConflictError does not say what is there, and a PING that is refused is answered, too.
+     * Permissions that are optional: the client finds out the server's version otherwise, sends scripts in full, notices a dead waiter
+     * later, omits from a KeyConflictError what is there, and takes the refusal of a PING as an answer.
      */
     dispensable: ['info', 'script|load', 'pubsub|numsub', 'type', 'ping'],
     async start(): Promise<Place> {
@@ -56,14 +56,14 @@ const PLACES = {
   },
   cluster: {
     rules: readmePermissions('cluster', PREFIX).filter((rule) => !rule.startsWith('>')),
-    /** SHARDNUMSUB tells less than the version that INFO tells, and the other way round. */
+    /** Either SHARDNUMSUB or the version from INFO is enough. */
     dispensable: ['info', 'pubsub|numsub', 'pubsub|shardnumsub', 'type', 'ping'],
     async start(): Promise<Place> {
       const servers = await startCluster();
       const nodes = servers.masters.map(({ url }) => new Redis(url));
       const admin = new Cluster(servers.nodes);
       await Promise.all([admin, ...nodes].map((redis) => redis.ping()));
-      // It would connect to each node when it is first needed, in the middle of a test.
+      // Otherwise the client would connect to each node when it first needs it, in the middle of a test.
       await Promise.all(admin.nodes('master').map((node) => node.ping()));
       const mover = await SlotMover.of(servers.masters);
       return {
@@ -140,14 +140,14 @@ describe.each(['server', 'cluster'] as const)('a user of a %s', (where) => {
   it
     .skipIf(isLeftOut)
     .each(permittedCommands(rules).filter((command) => !dispensable.includes(command)))(
-    'who lacks %s is told so by name',
+    'without %s gets an error that names it',
     async (command) => {
       if (!place.isSharded && SHARDED.includes(`+${command}`)) {
         console.log(`left out: this server knows no ${command}`);
         return;
       }
       const username = `without-${command}`;
-      // Nor may it load scripts, so that EVAL is needed, too.
+      // It may not load scripts either, so that it needs EVAL as well.
       await permit(
         username,
         rules.filter((rule) => ![`+${command}`, '+script|load'].includes(rule)),
@@ -157,7 +157,7 @@ describe.each(['server', 'cluster'] as const)('a user of a %s', (where) => {
       const told = await whatIsTold(command, {
         ...user(username),
         nameShape: where === 'cluster' && CLASSIC.includes(command) ? 'a}b' : '',
-        // Only where a slot migrates is a node to be asked for one that is not its own.
+        // Only where a slot migrates does a client ask a node for a slot that is not its own.
         ...(command === 'asking' && {
           prepare: async (name: string) => mover?.begin(await mover.slotOf(name)),
         }),
@@ -191,7 +191,7 @@ describe.each(['server', 'cluster'] as const)('a user of a %s', (where) => {
         { replicas: 1 },
       ],
     ])(
-    'who lacks the keys of tokens is told so by many calls at once for %s, and nothing is changed',
+    'without the keys of tokens gets an error that names them, even from many calls at once for %s, and nothing changes',
     async (_, script, acquire, options = {}) => {
       const withoutKeys = rules.filter((rule) => !rule.startsWith('~redisson_lock_token'));
       await permit('without-counters', [...withoutKeys, '+wait']);

@@ -1,4 +1,4 @@
-// Each client library keeps the promises of the port, in each version and protocol that holdfast takes.
+// Each client library keeps the promises of the port, in each version and protocol that holdfast supports.
 import { createRequire } from 'node:module';
 import type { Ioredis } from '../../../src/redis/ioredis/connection.js';
 import { ioredisLibrary } from '../../../src/redis/ioredis/library.js';
@@ -29,7 +29,7 @@ function ofNodeRedis(name: string, RESP: 2 | 3) {
   };
 }
 
-/** The same object with more in it, its getters not read. */
+/** The same object with more properties, without reading its getters. */
 function withGetters(options: ContractOptions, more: object): object {
   const own: PropertyDescriptorMap = Object.getOwnPropertyDescriptors(options);
   delete own['ca'];

@@ -1,4 +1,4 @@
-// What a connection was told to send at the end of the turn goes first, whatever else is sent before that.
+// A command that a connection was to send at the end of the turn goes first, whatever else is sent meanwhile.
 import { expect, inject, it, vi } from 'vitest';
 import { Listeners } from '../../../src/core/events.js';
 import { RedisClient } from '../../../src/redis/client.js';
@@ -14,7 +14,7 @@ const ways: [string, (connection: RedisClient) => Promise<unknown> | undefined][
   ['the end of the connection', (one) => one.close()],
 ];
 
-it.each(ways)('%s sends what was postponed, once', async (way, act) => {
+it.each(ways)('%s sends a postponed command, once', async (way, act) => {
   const library = libraryFor(inject('redisUrl'));
   const options = { library, silenceLimitMs: 10_000, replicas: 0, commandTimeoutMs: 1_000 };
   const connection = new RedisClient(options, new Listeners());

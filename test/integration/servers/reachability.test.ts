@@ -1,4 +1,4 @@
-// Whether Redis can be asked: told at once where it is known, by every call that makes one attempt, by status and by ping.
+// Whether Redis is reachable: single attempts fail as soon as it is known not to be, and status and ping report it.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -14,7 +14,7 @@ import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** What bounds a single attempt; one that is told earlier did not wait for it. */
+/** The limit of a single attempt; an error that comes earlier did not wait for it. */
 const COMMAND_TIMEOUT_MS = 8_000;
 
 let server: RedisServer;
@@ -34,7 +34,7 @@ function patientClient(options: Partial<HoldfastOptions> = {}): Holdfast {
   return newClient({ redis: proxy.url, commandTimeout: COMMAND_TIMEOUT_MS, ...options });
 }
 
-/** Its error, which came long before `commandTimeout`. */
+/** The error of the call, which came long before `commandTimeout`. */
 async function promptly(call: Promise<unknown>): Promise<unknown> {
   const startedAtMs = performance.now();
   const error = await rejectionOf(call);
@@ -59,18 +59,21 @@ describe('when connections are refused', () => {
     'ping()': (client) => client.ping(),
   };
 
-  it.each(Object.entries(calls))('%s fails when the next attempt has', async (_title, call) => {
-    proxy.refuse();
-    await using client = patientClient();
-    for (let times = 0; times < 2; times++) {
-      const error = await promptly(call(client, uniqueName()));
-      expect(error).toBeInstanceOf(UnavailableError);
-      expect(String(error)).toMatch(/Redis cannot be reached: connect ECONNREFUSED/);
-    }
-    await proxy.accept();
-  });
+  it.each(Object.entries(calls))(
+    '%s fails when the next attempt to connect has failed',
+    async (_title, call) => {
+      proxy.refuse();
+      await using client = patientClient();
+      for (let times = 0; times < 2; times++) {
+        const error = await promptly(call(client, uniqueName()));
+        expect(error).toBeInstanceOf(UnavailableError);
+        expect(String(error)).toMatch(/Redis cannot be reached: connect ECONNREFUSED/);
+      }
+      await proxy.accept();
+    },
+  );
 
-  it('also long after the first attempt', async () => {
+  it('calls fail so even long after the first attempt', async () => {
     proxy.refuse();
     await using client = patientClient();
     await sleep(2_500);
@@ -80,7 +83,7 @@ describe('when connections are refused', () => {
     await proxy.accept();
   });
 
-  it('an attempt that failed before the call does not count', async () => {
+  it('an attempt to connect that failed before the call does not count', async () => {
     proxy.refuse();
     await using client = patientClient();
     await nextEvent(client, 'error');
@@ -99,7 +102,7 @@ describe('when connections are refused', () => {
 });
 
 describe('a single attempt', () => {
-  it('outlives that its connection is lost, if the next one can be made', async () => {
+  it('survives the loss of its connection if the next one can be made', async () => {
     await using client = await connectedClient({
       redis: proxy.url,
       commandTimeout: COMMAND_TIMEOUT_MS,
@@ -126,7 +129,7 @@ describe('a single attempt', () => {
 });
 
 describe('status', () => {
-  it('tells of every change', async () => {
+  it('emits every change', async () => {
     await using client = patientClient();
     expect(client.status).toBe('connecting');
     await client.ping();
@@ -151,7 +154,7 @@ describe('status', () => {
     expect(error).toBeInstanceOf(UnavailableError);
     expect(String(error)).toMatch(/Redis refuses the connection: WRONGPASS/);
     expect(client.status).toBe('refused');
-    // Neither down nor refused is for ever.
+    // Neither "down" nor "refused" is final.
     await guarded.kill();
     await expect.poll(() => client.status, { timeout: 10_000 }).toBe('connecting');
     const locking = client.getLock(uniqueName()).tryLock(COMMAND_TIMEOUT_MS, 500);
@@ -167,7 +170,7 @@ describe('status', () => {
 });
 
 describe('ping', () => {
-  it('resolves to the milliseconds that the answer took', async () => {
+  it('resolves to the milliseconds until the answer', async () => {
     await using client = patientClient();
     expect(await client.ping()).toBeGreaterThan(0);
     proxy.delay({ upstreamMs: 50, downstreamMs: 0 });
@@ -200,7 +203,7 @@ describe('ping', () => {
     expect(String(error)).toMatch(/Redis \(127.0.0.1:\d+\) did not answer/);
   });
 
-  it('fails when the client is closed, before it or meanwhile', async () => {
+  it('fails when the client is closed, before or during the call', async () => {
     const client = patientClient();
     await client.ping();
     proxy.blackhole();

@@ -1,4 +1,5 @@
-// The address of a replica: who locks there is told that it is one, is not let in by chance, and is as soon as it becomes the master.
+// The address of a replica: a client that locks there gets an error that says so, acquires nothing by chance, and can lock as soon as it is
+// the master.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -35,7 +36,7 @@ describe.skipIf(topologiesUnavailable)('a client of a read-only replica', () => 
     return new RegExp(`READONLY .*${host}:${String(port)} is a read-only replica.*the master`);
   }
 
-  it('is told so by an error event, once, while callers wait for ever, and gets in when it is the master', async () => {
+  it('gets one error event while callers wait for ever, and acquires the lock when it is the master', async () => {
     const errors = eventsOf(client, 'error');
     const all: Promise<(Hold | PermitHold)[]> = Promise.all([
       client.getLock(uniqueName()).acquire(),
@@ -52,24 +53,24 @@ describe.skipIf(topologiesUnavailable)('a client of a read-only replica', () => 
     expect(errors).toHaveLength(1);
   }, 60_000);
 
-  it('connects anew less and less often', async () => {
+  it('reconnects less and less often', async () => {
     const errors = eventsOf(client, 'error');
     const end = new AbortController();
     const options = { signal: end.signal };
     const waiting = Array.from({ length: 30 }, () => client.getLock(uniqueName()).acquire(options));
     const ended = Promise.allSettled(waiting);
-    await expect.poll(() => errors.length, { timeout: 15_000 }).toBe(1); // it has gone on for 2 s
+    await expect.poll(() => errors.length, { timeout: 15_000 }).toBe(1); // it has been one for 2 s
     await sleep(2_000);
     const [before, beganAtMs] = [await connections(), performance.now()];
     await sleep(2_000);
     const made = (await connections()) - before;
-    const pauseMs = 400; // a tenth of the time for which it has gone on, which is 4 s at least
+    const pauseMs = 400; // a tenth of its time as a replica, which is 4 s at least
     expect(made).toBeLessThanOrEqual((performance.now() - beganAtMs) / pauseMs + 1);
     end.abort();
     await ended;
   });
 
-  /** How many the replica was asked for so far. */
+  /** How many acquisitions the replica has received so far. */
   async function connections(): Promise<number> {
     const [, count] = /^total_connections_received:(\d+)/m.exec(await replica.info('stats')) ?? [];
     return Number(count);
@@ -78,13 +79,13 @@ describe.skipIf(topologiesUnavailable)('a client of a read-only replica', () => 
   it.each([
     ['a finite wait', () => client.getLock(uniqueName()).acquire({ wait: 500 })],
     ['a single attempt', () => client.getLock(uniqueName()).tryLock()],
-  ])('is told so by the error of %s', async (_, call) => {
+  ])('fails with an error that says so from %s', async (_, call) => {
     const error = (await rejectionOf(call())) as Error;
     expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
     expect(error.message).toMatch(hint());
   });
 
-  it('may look at locks there', async () => {
+  it('may query locks there', async () => {
     const lock = client.getLock(uniqueName());
     const waiting = rejectionOf(lock.acquire({ wait: 3_000 }));
     expect(await lock.isLocked()).toBe(false);

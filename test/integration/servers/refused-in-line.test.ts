@@ -1,4 +1,4 @@
-// Whoever waits already hears that the server refuses this client by now.
+// A waiter learns that the server refuses its client now.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
@@ -10,7 +10,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 expectOutages();
 
-/** Who waits looks for itself every 40 s. */
+/** A waiter polls every 40 s. */
 const LEASE_MS = 120_000;
 
 let server: RedisServer;
@@ -35,7 +35,7 @@ const KINDS: Record<string, (client: Holdfast, name: string) => Promise<unknown>
 };
 
 it.each(Object.entries(KINDS))(
-  'a waiter for a %s is told when the password was changed',
+  'a waiter for a %s fails when the password was changed',
   async (_, acquire) => {
     const { host, port } = server;
     const redis = { host, port, username: 'app', password: 'secret' };
@@ -43,7 +43,7 @@ it.each(Object.entries(KINDS))(
     await using client = newClient({
       redis,
       lockWatchdogTimeout: LEASE_MS,
-      commandTimeout: 2_000, // so long it tries to leave the line when it is closed
+      commandTimeout: 2_000, // this long it tries to leave the line when it is closed
     });
     const name = uniqueName();
     await acquire(holder, name);

@@ -1,4 +1,4 @@
-// A server refuses a release: the error names the lock and what the server said, what becomes of the lock, and what its caller may do.
+// A server refuses a release: the error names the lock and the server's reason, what happens to the lock, and what the caller may do.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
@@ -34,10 +34,10 @@ async function isGone(name: string): Promise<void> {
 /** In the words of Redis 7, and of 7.2 or newer. */
 const NO_PERMISSION = /: (NOPERM |ERR ACL failure in script: User app has no permissions )/;
 
-describe('for good, since the user may not run a command', () => {
+describe('a release that is refused for good, since the user may not run a command,', () => {
   const remedy = 'To free it before, remedy that and repeat hold.release()';
 
-  it('release() says so, and may be repeated when it is permitted', async () => {
+  it('makes release() throw, which may be repeated when it is permitted', async () => {
     const name = uniqueName();
     const hold = await client.getLock(name).acquire();
     await redis.acl('SETUSER', 'app', '-hdel');
@@ -52,7 +52,7 @@ describe('for good, since the user may not run a command', () => {
     expect(await redis.exists(name)).toBe(0);
   });
 
-  it('unlock() says so, and the lock ends with its lease', async () => {
+  it('makes unlock() throw, and the lock ends with its lease', async () => {
     const lock = client.getLock(uniqueName());
     await lock.lock();
     await redis.acl('SETUSER', 'app', '-hdel');
@@ -63,7 +63,7 @@ describe('for good, since the user may not run a command', () => {
     await isGone(lock.name);
   });
 
-  it('an error event says so of withLock(), which returns what the work returned', async () => {
+  it('makes withLock() emit an error event and return the result of the work', async () => {
     const name = uniqueName();
     const errors = eventsOf(client, 'error');
     const done = client.getLock(name).withLock(async () => {
@@ -76,7 +76,7 @@ describe('for good, since the user may not run a command', () => {
     expect(String(told?.error)).toMatch(NO_PERMISSION);
   });
 
-  it('an inner release says nothing of the lock, which is still held', async () => {
+  it('of a nested hold says nothing about the lock, which is still held', async () => {
     const lock = client.getLock(uniqueName());
     await client.run(async () => {
       await lock.lock();
@@ -92,7 +92,7 @@ describe('for good, since the user may not run a command', () => {
   });
 });
 
-it('for now, since it is a replica: the client goes on, and frees the lock as soon as it can', async () => {
+it('a release that is refused for now, by a replica, is retried until it releases the lock', async () => {
   const name = uniqueName();
   const hold = await client.getLock(name).acquire({ lease: 600_000 });
   await redis.replicaof('127.0.0.1', '1');

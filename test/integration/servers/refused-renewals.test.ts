@@ -1,4 +1,4 @@
-// A renewal of many leases that the server refuses because of one of them: the others are renewed all the same.
+// A renewal of many leases that the server refuses because of one of them: the others are still renewed.
 import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { Holdfast, type Hold } from '../../../src/index.js';
@@ -42,7 +42,7 @@ afterEach(async () => {
   await client.close();
 });
 
-/** The locks themselves, and of the keys beside them those with these patterns: from now on, also on connections that are there. */
+/** Denies the locks themselves, and the keys beside them with these patterns: from now on, even on existing connections. */
 async function permit(...patterns: string[]): Promise<void> {
   const keys = [`${nameToken}:*`, ...patterns].map((pattern) => `~${pattern}`);
   await admin.call('ACL', 'SETUSER', 'app', 'resetkeys', ...keys);
@@ -68,7 +68,7 @@ it.each([
     ],
     acquire: (name: string): Promise<Held> => client.getSemaphore(name, { permits: 2 }).acquire(),
   },
-])('one $title with a key that is denied is told of it, and the others are kept', async (kind) => {
+])('one $title with a denied key is reported, and the others are kept', async (kind) => {
   await permit(...kind.patterns);
   const names = permittedNames();
   const denied = uniqueName('denied');
@@ -86,7 +86,7 @@ it.each([
   expect(leases.lost).toHaveLength(1);
 });
 
-it('one place in line with a key that is denied since leaves the others in line', async () => {
+it('one place in line with a key that was denied meanwhile does not affect the others in line', async () => {
   await permit('holdfast_*');
   await using holder = new Holdfast({ redis: server.url, lockWatchdogTimeout: 60_000 });
   const names = permittedNames();

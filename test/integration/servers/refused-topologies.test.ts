@@ -1,4 +1,5 @@
-// Clusters and Sentinels that do not let us in say so at once, as a single server does, and once; and let us in when they may.
+// Clusters and Sentinels that refuse the client are reported at once, as a single server is, and once; the client works when they accept
+// it.
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -8,7 +9,7 @@ import { freePort, topologiesUnavailable, type RedisServer } from '../../support
 import { startCluster, startSentinel, type SentinelSetup } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** What bounds a single attempt; one that is told earlier did not wait for it. */
+/** The limit of a single attempt; an error that comes earlier did not wait for it. */
 const COMMAND_TIMEOUT_MS = 20_000;
 
 /** Long enough for an attempt or two to fail. */
@@ -24,7 +25,7 @@ function listenedTo(client: Holdfast): Holdfast {
   return client;
 }
 
-/** What its error events have said so far; the array grows. */
+/** The messages of its error events so far; the array grows. */
 function errorsOf(client: Holdfast): string[] {
   return heard.get(client)!;
 }
@@ -41,7 +42,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     return listenedTo(newClient({ redis, commandTimeout: COMMAND_TIMEOUT_MS }));
   }
 
-  it('tells a wrong password, a missing one, and a user who may not ask for its slots', async () => {
+  it('reports a wrong password, a missing one, and a user who may not ask for its slots', async () => {
     await using servers = await startCluster();
     for (const node of servers.masters) {
       await admin(node, ['ACL', 'SETUSER', 'default', '>right', '-cluster']);
@@ -68,7 +69,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     { what: 'of which two nodes are down', isNamed: false, downCount: 2 },
     { what: 'of which a node has a name that is not known', isNamed: true, downCount: 0 },
     { what: 'of which one has such a name, and one is down', isNamed: true, downCount: 1 },
-  ])('$what says so once, and at once to single attempts', async ({ isNamed, downCount }) => {
+  ])('$what reports it once, and fails single attempts at once', async ({ isNamed, downCount }) => {
     const ports = await Promise.all(Array.from({ length: downCount }, () => freePort()));
     const down = ports.map((port) => ({ host: '127.0.0.1', port }));
     await using client = clientOf([
@@ -95,11 +96,11 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     expect(await client.ping()).toBeGreaterThan(0);
     await servers.masters[1]!.pause();
     const error = await rejectionOf(client.ping({ timeout: 300 }));
-    expect(String(error)).toMatch(/within 300 ms/); // the look, or the node's connection: their limits are the same
+    expect(String(error)).toMatch(/within 300 ms/); // the query of the slots, or the connection to the node: their limits are the same
     await servers.masters[1]!.resume();
   }, 60_000);
 
-  it('that is down makes one event of all renewals that fail', async () => {
+  it('that is down causes one event for all renewals that fail', async () => {
     await using servers = await startCluster();
     const redis = new Cluster(servers.nodes, { lazyConnect: true });
     templates.push(redis);
@@ -112,7 +113,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
     await servers.masters[0]!.kill();
     await servers.masters[2]!.kill();
     await expect.poll(() => lost.length, { timeout: 10_000 }).toBe(holds.length);
-    // A node's silence, CLUSTERDOWN, and that nothing can be reached: a few things, each said once.
+    // A node's silence, CLUSTERDOWN, and that nothing is reachable: a few errors, each reported once.
     expect(errors.length).toBeGreaterThan(0);
     expect(errors.length).toBeLessThanOrEqual(4);
   }, 60_000);
@@ -124,7 +125,7 @@ describe.skipIf(topologiesUnavailable)('Sentinel', () => {
     return listenedTo(newClient({ redis, commandTimeout: COMMAND_TIMEOUT_MS }));
   }
 
-  it('tells a wrong password, a missing one, and a group that it does not know', async () => {
+  it('reports a wrong password, a missing one, and a group that it does not know', async () => {
     await using setup = await startSentinel();
     await using stranger = clientOf(setup, { name: 'unknown' });
     await refuses(stranger, /knows no group of servers with the name "unknown"/);
@@ -146,7 +147,7 @@ describe.skipIf(topologiesUnavailable)('Sentinel', () => {
     await letsIn(wrong);
   }, 60_000);
 
-  it('whose servers are all down says so once, and fails a single attempt as soon as that is known', async () => {
+  it('with all servers down reports it once, and fails a single attempt as soon as that is known', async () => {
     const ports = [await freePort(), await freePort()];
     const sentinels = ports.map((port) => ({ host: '127.0.0.1', port }));
     const redis = { name: 'group', sentinels };
@@ -161,7 +162,7 @@ describe.skipIf(topologiesUnavailable)('Sentinel', () => {
   });
 });
 
-/** Whoever waits for ever, or makes one attempt, is told at once, and so is everybody else, once. */
+/** A call that waits for ever or makes one attempt fails at once, and error events report it once. */
 async function refuses(client: Holdfast, reason: RegExp): Promise<void> {
   const errors = errorsOf(client);
   const lock = client.getLock(uniqueName());
@@ -170,7 +171,7 @@ async function refuses(client: Holdfast, reason: RegExp): Promise<void> {
     expect(String(error)).toMatch(reason);
   }
   expect(client.status).toBe('refused');
-  await new Promise((resolve) => setTimeout(resolve, 700)); // a few attempts more
+  await new Promise((resolve) => setTimeout(resolve, 700)); // a few more attempts
   expect(errors.filter((one) => reason.test(one))).toHaveLength(1);
   expect(errors.length).toBeLessThanOrEqual(2);
 }

@@ -1,4 +1,4 @@
-// A server that refuses whoever connects to it: whoever it sends away learns why, and gets in when that is over.
+// A server that refuses new connections: the client learns why, and connects when that is over.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -18,7 +18,7 @@ beforeEach(async () => {
 
 afterEach(() => server[Symbol.asyncDispose]());
 
-it('a server that is busy by the time it is greeted is told as that', async () => {
+it('a server that is busy at the greeting is reported as busy', async () => {
   await using proxy = await startProxy(server.port);
   const greeted = gate();
   const instead = "return redis.error_reply('BUSY Redis is busy running a script.')";
@@ -33,9 +33,9 @@ it('a server that is busy by the time it is greeted is told as that', async () =
   await late.getLock(uniqueName()).withLock({ wait: 10_000 }, () => undefined);
 });
 
-it('a server with too many clients is told as that, once', async () => {
+it('a server with too many clients is reported as such, once', async () => {
   const redis = new Redis(server.url);
-  await redis.config('SET', 'maxclients', '1'); // as many as there are stay
+  await redis.config('SET', 'maxclients', '1'); // the existing ones stay
   const late = newClient({ redis: server.url });
   const errors = eventsOf(late, 'error');
   await eventually(() => {

@@ -1,4 +1,4 @@
-// The scripts that renew many leases at once: what each lock or place costs the server, and what becomes of every lease.
+// The scripts that renew many leases at once: what each lock or place costs the server, and the outcome for every lease.
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { scripts } from '../../../src/redis/scripts.generated.js';
@@ -27,7 +27,7 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-/** How many changes a replica would have been sent while this ran, as far as they are counted. */
+/** How many changes a replica would have received while this ran, as far as they are counted. */
 async function changesDuring(fn: () => Promise<unknown>): Promise<number> {
   const changes = async (): Promise<number> =>
     Number(/rdb_changes_since_last_save:(\d+)/.exec(await redis.info('persistence'))![1]);
@@ -55,7 +55,7 @@ describe('a renewal of locks', () => {
     return await redis.evalsha(scripts.renew.sha1, keys.length, ...keys, leaseMs, ...owners);
   }
 
-  it('runs two commands for each of them, or three where PEXPIRE does not know GT', async () => {
+  it('runs two commands for each lock, or three where PEXPIRE does not know GT', async () => {
     await Promise.all(locks.map((lock) => hold(lock, 20_000)));
     const counts = await countCommands(server.url, async () => {
       expect(await renew(LEASE_MS, ...locks)).toBe('kept');
@@ -65,7 +65,7 @@ describe('a renewal of locks', () => {
     for (const lock of locks) expect(await redis.pttl(lock)).toBeGreaterThan(20_000);
   });
 
-  it('prolongs a lease that ends sooner, and neither shortens one that ends later nor gives one to a lock without an end', async () => {
+  it('extends a lease that ends sooner, and neither shortens one that ends later nor gives a lease to a lock without one', async () => {
     const [sooner, later, endless, last] = locks as [string, string, string, string];
     await Promise.all([hold(sooner, 20_000), hold(later, 60_000), hold(last, 20_000)]);
     await hold(endless, -1);
@@ -78,24 +78,27 @@ describe('a renewal of locks', () => {
     expect(await redis.pttl(last)).toBeGreaterThan(20_000);
   });
 
-  it('writes also where a lease ends later already, since WAIT asks for what was written', async () => {
+  it('writes even if a lease already ends later, since WAIT waits for writes', async () => {
     const [later, equal] = locks as [string, string];
     await hold(later, 60_000);
     expect(await changesDuring(() => renew(LEASE_MS, later))).toBe(1);
     await hold(equal, 20_000);
-    // Twice in one call, for which the server's clock stands still: the second finds the very same end.
+    // Twice in one call, during which the server's clock does not move: the second finds the very same end.
     expect(await changesDuring(() => renew(LEASE_MS, equal, equal))).toBe(2);
   });
 
-  it.each([20_000, 60_000])('makes a count of 0 one that counts (lease: %d ms)', async (ttlMs) => {
-    const [handedOver] = locks as [string];
-    await hold(handedOver, ttlMs, 0);
-    expect(await renew(LEASE_MS, handedOver)).toBe('kept');
-    expect(await redis.hgetall(handedOver)).toEqual({ 'me:1': '1' });
-    expect(await redis.pttl(handedOver)).toBeGreaterThan(Math.max(ttlMs, LEASE_MS) - 10_000);
-  });
+  it.each([20_000, 60_000])(
+    'turns a count of 0 into one that counts (lease: %d ms)',
+    async (ttlMs) => {
+      const [handedOver] = locks as [string];
+      await hold(handedOver, ttlMs, 0);
+      expect(await renew(LEASE_MS, handedOver)).toBe('kept');
+      expect(await redis.hgetall(handedOver)).toEqual({ 'me:1': '1' });
+      expect(await redis.pttl(handedOver)).toBeGreaterThan(Math.max(ttlMs, LEASE_MS) - 10_000);
+    },
+  );
 
-  it('that only looks writes nothing', async () => {
+  it('that only checks writes nothing', async () => {
     const [held, handedOver] = locks as [string, string];
     await hold(held, 20_000);
     await hold(handedOver, 20_000, 0);
@@ -107,7 +110,7 @@ describe('a renewal of locks', () => {
     expect(await redis.pttl(held)).toBeLessThanOrEqual(20_000);
   });
 
-  it('says of each that is not held any more how it was lost, and renews the others', async () => {
+  it('reports for each lost lock how it was lost, and renews the others', async () => {
     const [taken, forced, deleted] = locks as [string, string, string];
     const [foreign, held] = locks.slice(3) as [string, string];
     await redis.hset(taken, 'other:1', 1);
@@ -132,7 +135,7 @@ describe('a renewal of places in line', () => {
     places = `holdfast_places:{${lock}}`;
   });
 
-  /** So many stand in line for a lock that somebody else holds. */
+  /** Adds `count` waiters in line for a lock that somebody else holds. */
   async function standInLine(count: number, ttlMs = 20_000): Promise<string[]> {
     const owners = Array.from({ length: count }, (_, index) => `me:${String(index)}`);
     await redis.hset(lock, 'other:1', 1);
@@ -151,7 +154,7 @@ describe('a renewal of places in line', () => {
     return (await redis.evalsha(sha1, keys.length, ...keys, ...args)) as unknown[];
   }
 
-  it('runs four commands for each of them, and what the line costs once', async () => {
+  it('runs four commands for each place, and the cost of the line once', async () => {
     const owners = await standInLine(COUNT);
     const counts = await countCommands(server.url, () => renew(owners));
     const each = { hexists: COUNT, hget: COUNT, zscore: COUNT, hset: COUNT };
@@ -161,13 +164,13 @@ describe('a renewal of places in line', () => {
     for (const place of await redis.hvals(places)) expect(place).toMatch(/^7 \d+ 0 1 token$/);
   });
 
-  it('never shortens how long a line is kept', async () => {
+  it('never shortens the lifetime of a line', async () => {
     const owners = await standInLine(2, 60_000);
     expect(await renew(owners)).toHaveLength(2);
     for (const key of [line, places]) expect(await redis.pttl(key)).toBeGreaterThan(50_000);
   });
 
-  it('tells all that are in line after one to whom the lock was handed over how long it is held now', async () => {
+  it('tells the waiters behind a holder that was handed the lock how long it is held now', async () => {
     const owners = await standInLine(3);
     await redis.del(lock);
     await redis.hset(lock, owners[1]!, 1);
@@ -178,7 +181,7 @@ describe('a renewal of places in line', () => {
     expect(after).toBeGreaterThan(20_000);
   });
 
-  it('tells that the lock is free, and that a place is gone', async () => {
+  it('reports that the lock is free, and that a place is gone', async () => {
     const owners = await standInLine(3);
     await redis.del(lock);
     await redis.zrem(line, owners[1]!);

@@ -1,4 +1,4 @@
-// A server that knows none of the scripts, as after a restart or a failover: whoever connects makes them known.
+// A server without the scripts, as after a restart or a failover: each client loads them when it connects.
 import { Redis } from 'ioredis';
 import { expect, it } from 'vitest';
 import { scripts } from '../../../src/redis/scripts.generated.js';
@@ -9,7 +9,7 @@ import { startMasters } from '../../support/redis-topologies.js';
 import { settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-it('is not sent a script in full, however many call at once', async () => {
+it('the server receives no script in full, however many calls come at once', async () => {
   await using servers = await startMasters(1);
   const { url } = servers[0]!;
   await using client = newClient({ redis: url });
@@ -21,7 +21,7 @@ it('is not sent a script in full, however many call at once', async () => {
   expect(counts).toMatchObject({ hset: 50, hdel: 50 });
 });
 
-it('and has forgotten how to force a write lock, but not how to hand it over, lets in the next one at once all the same', async () => {
+it('a server without the script that forces a write lock, but with the hand-over, still lets the next caller in at once', async () => {
   await using servers = await startMasters(1);
   const { url } = servers[0]!;
   const options = { redis: url, lockWatchdogTimeout: 30_000 };

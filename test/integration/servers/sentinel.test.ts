@@ -1,4 +1,4 @@
-// Sentinel: locks follow the master, and what was lost in the failover is told.
+// Sentinel: locks follow the master, and losses in the failover are reported.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
@@ -19,9 +19,9 @@ describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
     return new Holdfast({ redis: { name, sentinels }, lockWatchdogTimeout });
   }
 
-  it('keeps a replicated lock over a failover, wakes its waiters, and locks on', async () => {
+  it('keeps a replicated lock over a failover, wakes its waiters, and continues to lock', async () => {
     await using setup = await startSentinel();
-    // Who waits looks for itself only after 20 s, which is also what is left of the holder's lease at least.
+    // A waiter polls only after 20 s, which is also the least that remains of the holder's lease.
     await using holder = connect(setup, 30_000);
     await using waiter = connect(setup, 60_000);
     const lost = eventsOf(holder, 'lost');
@@ -42,7 +42,7 @@ describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
       .poll(() => master.pubsub('CHANNELS', `*${lock.name}*`), { timeout: 15_000 })
       .toHaveLength(1);
     master.disconnect();
-    await sleep(300); // the waiter has looked once more since it listens there
+    await sleep(300); // the waiter has polled once more since it listens there
     const releasedAtMs = performance.now();
     await hold.release();
     const next = await theirs;
@@ -52,7 +52,7 @@ describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
     await lock.withLock(() => 1);
   }, 60_000);
 
-  it('loses a hold that the replica does not have about when somebody else gets in', async () => {
+  it('loses a hold that the replica does not have at about the time another client acquires the lock', async () => {
     await using setup = await startSentinel();
     await using holder = connect(setup, 30_000); // the next renewal is 10 s away
     await using rival = connect(setup, 30_000);
@@ -69,7 +69,7 @@ describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
     expect(hold.signal.aborted).toBe(true);
   }, 60_000);
 
-  it('whose connection is lost while no Sentinel can be reached connects anew when one can', async () => {
+  it('whose connection is lost while no Sentinel is reachable reconnects when one is', async () => {
     await using setup = await startSentinel();
     const { host, port } = setup.sentinels[0]!;
     await using sentinel = await startProxy(port, host);
@@ -90,7 +90,7 @@ describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
     killer.disconnect();
   });
 
-  it('given as an instance, it works too', async () => {
+  it('works as well when it was given an instance', async () => {
     await using setup = await startSentinel();
     const redis = new Redis({ name: setup.name, sentinels: setup.sentinels });
     await using client = new Holdfast({ redis });

@@ -1,4 +1,4 @@
-// No Sentinel can be reached: who is at a healthy master goes on, and who would have to be shown the way is told so.
+// No Sentinel is reachable: clients connected to a healthy master work, and a client that has to find the master gets an error.
 import { Redis } from 'ioredis';
 import { expect, it, vi } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
@@ -8,7 +8,7 @@ import { startSentinel } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 it.skipIf(topologiesUnavailable)(
-  'while no Sentinel can be reached, locks at a healthy master are kept and had, and who is not connected is told',
+  'without Sentinels, locks at a healthy master are kept and acquired, and a client without a connection gets an error',
   async () => {
     await using setup = await startSentinel();
     const { name, sentinels } = setup;

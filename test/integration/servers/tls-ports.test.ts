@@ -1,4 +1,4 @@
-// Ports with TLS that are taken for ones without it, and the other way round: what is told says so.
+// TLS to a port without it, and the reverse: the error says so.
 import { Cluster } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { newClient, nextEvent, rejectionOf } from '../../support/clients.js';
@@ -56,7 +56,7 @@ beforeAll(async () => {
 
 afterAll(() => server[Symbol.asyncDispose]());
 
-/** What a client tells that cannot connect: its first `error` event, and the error of a call after that. */
+/** The errors of a client that cannot connect: its first `error` event, and the error of a call after that. */
 async function told(redis: object): Promise<string[]> {
   await using client = newClient({
     redis,
@@ -69,23 +69,29 @@ async function told(redis: object): Promise<string[]> {
   return [first.message, (error as Error).message];
 }
 
-it.each(forms)('a client with TLS, at a port without, is told so: %s', async (_, redis) => {
-  for (const message of await told(redis(server, true))) expect(message).toContain(NO_TLS_HERE);
-});
+it.each(forms)(
+  'a client with TLS at a port without it gets an error that says so: %s',
+  async (_, redis) => {
+    for (const message of await told(redis(server, true))) expect(message).toContain(NO_TLS_HERE);
+  },
+);
 
 if (tlsUnavailable !== undefined) console.log(`left out, a port with TLS: ${tlsUnavailable}`);
 
-describe.skipIf(tlsUnavailable)('a client without TLS, at a port with it, is told so', () => {
-  let tls: TlsServer;
+describe.skipIf(tlsUnavailable)(
+  'a client without TLS at a port with it gets an error that says so',
+  () => {
+    let tls: TlsServer;
 
-  beforeAll(async () => {
-    tls = await startTlsServer();
-  });
+    beforeAll(async () => {
+      tls = await startTlsServer();
+    });
 
-  afterAll(() => tls[Symbol.asyncDispose]());
+    afterAll(() => tls[Symbol.asyncDispose]());
 
-  it.each(forms)('%s', async (_, redis) => {
-    const at = { host: tls.server.host, port: tls.port };
-    for (const message of await told(redis(at, false))) expect(message).toContain(TLS_HERE);
-  });
-});
+    it.each(forms)('%s', async (_, redis) => {
+      const at = { host: tls.server.host, port: tls.port };
+      for (const message of await told(redis(at, false))) expect(message).toContain(TLS_HERE);
+    });
+  },
+);

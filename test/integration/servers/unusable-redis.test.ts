@@ -1,4 +1,4 @@
-// Keys that hold something else, and servers that cannot be used: a clear error, and nothing is changed.
+// Keys with other values, and unusable servers: a clear error, and nothing changes.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -26,18 +26,18 @@ afterAll(async () => {
 });
 
 describe('after a conflict', () => {
-  it('nothing is tried again', async () => {
+  it('nothing is retried', async () => {
     await redis.set('foreign', 'text');
     const error = await rejectionOf(client.getLock('foreign').acquire({ lease: 60_000 }));
     expect(error).toBeInstanceOf(KeyConflictError);
-    await client.getLock('ready').isLocked(); // whatever follows a failure was sent before this
+    await client.getLock('ready').isLocked(); // anything that follows a failure was sent before this
     const sent = await recordCommands(server.url, () => sleep(1_500));
     expect(sent).toEqual([]);
     await redis.del('foreign');
   });
 });
 
-describe('a server is refused', () => {
+describe('an unusable server is reported', () => {
   it('fast and clearly when the password is wrong', async () => {
     await using guarded = await startRedis({ args: ['--requirepass', 'right'] });
     for (const password of ['wrong', '']) {
@@ -62,7 +62,7 @@ describe('a server is refused', () => {
     expect(String(error)).toContain('ECONNREFUSED');
   });
 
-  it('once when it is older than 6.2, and every call says so', async () => {
+  it('once when it is older than 6.2, and by every call', async () => {
     const [, version] = /redis_version:(\S+)/.exec(await redis.info('server'))!;
     const oldVersion = `6.0.${'9'.repeat(version!.length - 4)}`;
     await using proxy = await startProxy(server.port, server.host);

@@ -1,4 +1,4 @@
-// The check that tests leave nothing behind: each kind of leftover is found, and found only while it is there.
+// The check that tests leave nothing behind: each kind of leftover is found, and found only while it exists.
 import { Redis } from 'ioredis';
 import { createServer } from 'node:net';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
@@ -45,7 +45,7 @@ describe('a test that leaves', () => {
     await redis.del(name);
   });
 
-  it('the last fencing token of a lock, to be forgotten in time, passes', async () => {
+  it('the last fencing token of a lock, which expires in time, passes', async () => {
     const name = `redisson_lock_token:{${uniqueName()}}`;
     await redis.set(name, '1763000000000001', 'PX', 10_000);
     expect(await found()).toEqual([]);

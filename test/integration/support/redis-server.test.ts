@@ -47,7 +47,7 @@ describe('a Redis server of a test', () => {
 });
 
 describe('recorded commands', () => {
-  it('counts commands, those inside scripts included', async () => {
+  it('counts commands, including those inside scripts', async () => {
     await using server = await startRedis();
     await using redis = client(server.url);
     await redis.ping();
@@ -58,7 +58,7 @@ describe('recorded commands', () => {
     expect(counts).toEqual({ set: 1, eval: 1, get: 1 });
   });
 
-  it('lists commands in order and tells which a script ran', async () => {
+  it('lists commands in order and shows which ones a script ran', async () => {
     await using server = await startRedis();
     await using redis = client(server.url);
     await redis.ping();

@@ -1,4 +1,4 @@
-// The proxy that stands for a bad network: each fault is what it says.
+// The proxy that simulates a bad network: each fault does what its name says.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
@@ -61,7 +61,7 @@ describe('connections', () => {
     await reconnected();
   });
 
-  it('are half open: the client hears nothing and notices nothing', async () => {
+  it('are half-open: the client hears nothing and notices nothing', async () => {
     proxy.halfOpen();
     expect(await settlesWithin(redis.ping(), 200)).toBe(false);
     expect(redis.status).toBe('ready');
@@ -87,7 +87,7 @@ describe('a black hole', () => {
     expect(await direct.get(key)).toBeNull();
   });
 
-  it('delivers what a client sent that has gone meanwhile', async () => {
+  it('delivers commands of a client that has gone meanwhile', async () => {
     proxy.blackhole();
     redis.set(key, 'late').catch(() => undefined);
     await sleep(20);
@@ -97,7 +97,7 @@ describe('a black hole', () => {
     await expect.poll(() => direct.get(key)).toBe('late');
   });
 
-  it('takes new connections and leaves them unanswered', async () => {
+  it('accepts new connections and leaves them unanswered', async () => {
     proxy.blackhole();
     const late = new Redis(proxy.url, { retryStrategy: () => null });
     expect(await settlesWithin(late.ping(), 100)).toBe(false);

@@ -1,4 +1,4 @@
-// What callers give: refused before anything is sent, in words that name the lock, the option and the value.
+// The arguments of callers: wrong ones are refused before anything is sent, with an error that names the lock, the option and the value.
 import { runInNewContext } from 'node:vm';
 import { describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
@@ -30,12 +30,12 @@ describe('a lock name', () => {
     expect(() => parseName(name)).toThrow(why);
   });
 
-  it.each(['a', ' ', 'ü'.repeat(512), '{', 'x:y\n', '__proto__'])('%j is fine', (name) => {
+  it.each(['a', ' ', 'ü'.repeat(512), '{', 'x:y\n', '__proto__'])('%j is accepted', (name) => {
     expect(parseName(name)).toBe(name);
   });
 });
 
-describe('a request that is not usable is refused, and nothing is sent', () => {
+describe('an unusable request is refused, and nothing is sent', () => {
   const calls: Calls = {
     'lease is 0': (lock) => lock.lock(0),
     'lease is NaN': (lock) => lock.lock(NaN),
@@ -101,7 +101,7 @@ describe('a request that is not usable is refused, and nothing is sent', () => {
     );
   });
 
-  it('but not options without a prototype, or of another realm', async () => {
+  it('but options without a prototype, or of another realm, are accepted', async () => {
     const { getLock } = fakeHoldfast();
     const bare = Object.assign(Object.create(null), { wait: 0 }) as { wait: number };
     const foreign = runInNewContext('({ wait: 0 })') as { wait: number };
@@ -124,20 +124,20 @@ describe('a request that is not usable is refused, and nothing is sent', () => {
     await expect(calling).rejects.toMatchObject({ code: 'INVALID_OPTION' });
   });
 
-  it('the message names the lock and what would be right', async () => {
+  it('with a message that names the lock and the valid values', async () => {
     const { getLock } = fakeHoldfast();
     await expect(getLock('orders:42').lock(0)).rejects.toThrow(
       /^lock "orders:42": lease is 0: it must be a whole number of milliseconds of at least 1/,
     );
   });
 
-  it('a lease may be as long as numbers are exact', () => {
+  it('but a lease may be as large as integers are exact', () => {
     expect(parseLease(Number.MAX_SAFE_INTEGER, 'lease')).toBe(Number.MAX_SAFE_INTEGER);
     expect(() => parseLease(2 ** 53, 'lease')).toThrow('lease');
   });
 });
 
-describe('an option of the client that is not usable is refused', () => {
+describe('an unusable option of the client is refused', () => {
   it.each<[Partial<Record<keyof HoldfastOptions | 'watchdog', unknown>>, string]>([
     [{ redis: undefined }, 'redis'],
     [{ redis: 42 }, 'redis'],

@@ -1,4 +1,4 @@
-// The statistics of the benchmarks: what they say of figures that can be worked out by hand.
+// The statistics of the benchmarks, checked with figures that can be worked out by hand.
 import { describe, expect, it } from 'vitest';
 import {
   jainIndex,
@@ -41,7 +41,7 @@ describe('pairedRatio()', () => {
     expect(pairedRatio([1, 6, 8], [1, 2, 8]).median).toBe(1);
   });
 
-  it('says where half of the rounds lie', () => {
+  it('shows the range of the middle half of the rounds', () => {
     expect(pairedRatio([1, 2, 3, 4, 5], [1, 1, 1, 1, 1])).toEqual({
       median: 3,
       lower: 2,
@@ -51,7 +51,7 @@ describe('pairedRatio()', () => {
 });
 
 describe('width()', () => {
-  it('is the distance of the quartiles as a share of the median', () => {
+  it('is 0 when all rounds are equal, even at 0', () => {
     expect(width(spread([1, 2, 3, 4, 5]))).toBeCloseTo(2 / 3);
   });
 
@@ -69,7 +69,7 @@ describe('jainIndex()', () => {
     expect(jainIndex([9, 0, 0, 0])).toBe(0.25);
   });
 
-  it('is in between by how many share it', () => {
+  it('is in between when some share it', () => {
     expect(jainIndex([1, 1, 0, 0])).toBe(0.5);
   });
 

@@ -1,4 +1,4 @@
-// When somebody believed, and when it did no longer, where it was stopped in the middle of the look.
+// When a holder believed, and from when it did not, if it was stopped in the middle of the query.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { FileJournal, type Entry } from '../../chaos/worker/journal.js';
 
 const STOPPED_MS = 20;
 
-/** A hold whose process is stopped while it is asked. */
+/** A hold whose process is stopped during the query. */
 function stoppedHold(leftMs: number): Hold {
   const aborter = new AbortController();
   const hold = {
@@ -43,13 +43,13 @@ function noted(leftMs: number): { from: number; to: number; entry: Entry | undef
   }
 }
 
-it('believes from before it was asked', () => {
+it('a stopped holder believes from before the query', () => {
   const { to, entry } = noted(500);
   expect(entry).toMatchObject({ what: 'believes', leftMs: 500 });
   expect(to - entry!.at).toBeGreaterThanOrEqual(STOPPED_MS);
 });
 
-it('doubts from when it has answered', () => {
+it('a stopped holder doubts from its answer on', () => {
   const { from, entry } = noted(0);
   expect(entry).toMatchObject({ what: 'doubts', contradicts: false });
   expect(entry!.at - from).toBeGreaterThanOrEqual(STOPPED_MS);

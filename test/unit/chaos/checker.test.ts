@@ -1,4 +1,4 @@
-// The checker of the fault campaign: what it accuses, and what it must not.
+// The checker of the fault campaign: what it reports, and what it must not.
 import { expect, it } from 'vitest';
 import {
   CALL,
@@ -14,22 +14,22 @@ import type { Note } from '../../chaos/worker/journal.js';
 const A = 'w0.0.c0k0.0';
 const B = 'w1.0.c0k0.0';
 
-it('one after the other is as it should be', () => {
+it('one holder after the other is accepted', () => {
   expect(rulesBroken([...held(A, 100, 200), ...held(B, 205, 300)])).toEqual([]);
 });
 
-it('two who believe at the same time are accused', () => {
+it('two holders that believe at the same time are reported', () => {
   expect(rulesBroken([...held(A, 100, 200), ...held(B, 199, 300)])).toEqual(['two holders']);
 });
 
-it('who is within the other may believe, too; siblings may not at the same time', () => {
+it('a nested holder may believe as well; siblings may not at the same time', () => {
   const inner = held('w0.0.c0k0.1', 120, 150, { inside: A });
   expect(rulesBroken([...held(A, 100, 200), ...inner])).toEqual([]);
   const sibling = held('w0.0.c0k0.2', 140, 160, { inside: A });
   expect(rulesBroken([...held(A, 100, 200), ...inner, ...sibling])).toEqual(['two holders']);
 });
 
-it('a server that forgot excuses whom it had let in before, and nobody else', () => {
+it('a server that forgot excuses the holders from before, and no others', () => {
   const faults = [{ from: 150, until: 160, loses: 'all', endsHolds: true } as const];
   expect(rulesBroken([...held(A, 100, 300), ...held(B, 200, 300)], { faults })).toEqual([]);
   const later = [{ from: 250, until: 260, loses: 'all', endsHolds: true } as const];
@@ -42,7 +42,7 @@ it('a server that forgot excuses whom it had let in before, and nobody else', ()
   ]);
 });
 
-it('who was named in a release may believe while the key is still that of the one before, until the release is answered', () => {
+it('an owner that was named in a release may believe while the key is still that of its predecessor, until the release is answered', () => {
   const next = held('w0.0.c0k0.1', 201.2, 300).map(([at, note]): Noted => [
     at,
     note.what === 'entered' ? { ...note, owner: `${A}:2` } : note,
@@ -54,7 +54,7 @@ it('who was named in a release may believe while the key is still that of the on
   expect(lookedAt(210)).toContain('not on the server');
 });
 
-it('a holder that believes while the server names another one is accused; one look may be older than the other', () => {
+it('a holder that believes while the server names another one is reported; a single query may be outdated', () => {
   const looks = [{ from: 110, until: 112, owner: `${B}:1` }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['not on the server']);
   expect(rulesBroken(held(A, 100, 200), { looks: [{ ...looks[0], from: 99 }] })).toEqual([]);
@@ -63,7 +63,7 @@ it('a holder that believes while the server names another one is accused; one lo
   ).toEqual([]);
 });
 
-it('of two servers that take themselves for master, the one that let a holder in is believed', () => {
+it('of two servers that claim to be master, the one that let a holder in is trusted', () => {
   const looks = [
     { from: 105, until: 106, owner: `${A}:1`, server: 1 },
     { from: 110, until: 112, server: 0 },
@@ -73,7 +73,7 @@ it('of two servers that take themselves for master, the one that let a holder in
   expect(rulesBroken(held(A, 100, 200), { looks: gone })).toEqual(['not on the server']);
 });
 
-it('of two servers that take themselves for master, either may have let in a holder whom no look saw', () => {
+it('of two servers that claim to be master, either may have let in a holder that no query saw', () => {
   const stale = [90, 110, 210].map((from) => ({ from, until: from + 2, server: 0 }));
   const master = [95, 205].map((from) => ({ from, until: from + 2, server: 1 }));
   const inOrder = (looks: typeof stale): typeof stale =>
@@ -87,7 +87,7 @@ it('of two servers that take themselves for master, either may have let in a hol
   expect(rulesBroken(held(A, 100, 200), { looks: stale, plan })).toEqual(['not on the server']);
 });
 
-it('of two servers that take themselves for master, one that let a holder in which never heard of it is not asked', () => {
+it('of two servers that claim to be master, one that let a holder in without hearing of it is not trusted', () => {
   const [, ...entersAndLeaves] = held(A, 100, 200);
   const notes: Noted[] = [[-3_000, { ...CALL, id: A }], ...entersAndLeaves];
   const looks = [
@@ -104,7 +104,7 @@ it('of two servers that take themselves for master, one that let a holder in whi
   expect(violation?.message).toContain("the key on server 1 was nobody's");
 });
 
-it('a count that is not that of the holds is accused', () => {
+it('a hold count that differs from the holds is reported', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['wrong count']);
   const former = { from: 114, until: 116, owner: `${A}:1`, server: 1 };
@@ -130,7 +130,7 @@ it('a count that is not that of the holds is accused', () => {
   expect(rulesBroken(nested, { ...late(3), faults })).toEqual(['wrong count']);
 });
 
-it('a count that is higher since a release was not answered, as was told, is not accused', () => {
+it('a hold count that is too high after a release without an answer, which was reported, is accepted', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
   const message = `w0.0.c0.0: lock "${LOCK}" not known to be released: Redis did not answer`;
   expect(
@@ -138,12 +138,12 @@ it('a count that is higher since a release was not answered, as was told, is not
   ).toEqual([]);
 });
 
-it('a lock without expiry is accused', () => {
+it('a lock without expiry is reported', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, ttlMs: -1 }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['no expiry']);
 });
 
-it('a loss that nothing explains is accused; an explained one is not', () => {
+it('an unexplained loss is reported; an explained one is not', () => {
   const alarmed: Noted[] = [
     ...held(A, 100, 200).slice(0, 3),
     [210, { what: 'lost', lock: LOCK, owner: `${A}:1`, reason: 'deleted' }],
@@ -156,7 +156,7 @@ it('a loss that nothing explains is accused; an explained one is not', () => {
   expect(rulesBroken(alarmed, { faults })).toEqual([]);
 });
 
-it('a call that takes longer than it may is accused, unless its process stood still', () => {
+it('a call that takes longer than it may is reported, unless its process was suspended', () => {
   const refused: Noted[] = [
     [0, { ...CALL, id: A, waitMs: 100 }],
     [4_000, { what: 'refused', id: A, code: 'LOCK_TIMEOUT', message: '' }],
@@ -166,7 +166,7 @@ it('a call that takes longer than it may is accused, unless its process stood st
   expect(rulesBroken(refused, { faults })).toEqual([]);
 });
 
-it('in a fair line, who overtakes one that is known to wait is accused', () => {
+it('in a fair line, a caller that overtakes a known waiter is reported', () => {
   const late = held(A, 500, 600, { isFair: true });
   const early = held(B, 300, 400, { isFair: true });
   const waits: Noted = [290, { what: 'waiting', lock: LOCK, owner: `${A}:1` }];
@@ -188,7 +188,7 @@ it('in a fair line, who overtakes one that is known to wait is accused', () => {
   expect(rulesBroken([...order, ...forced('another')])).toEqual(['an overtaking']);
 });
 
-it('what should never come up is accused', () => {
+it('an event that should never come up is reported', () => {
   const odd: Noted = [10, { what: 'refused', id: A, code: 'TypeError', message: 'x is undefined' }];
   expect(rulesBroken([[0, { ...CALL, id: A }], odd])).toEqual(['an odd error']);
   expect(rulesBroken([[0, { what: 'trouble', message: 'unhandled' }]])).toEqual([
@@ -196,12 +196,12 @@ it('what should never come up is accused', () => {
   ]);
 });
 
-it('the same seed makes the same plan, another one another', () => {
+it('the same seed makes the same plan, another seed another one', () => {
   expect(planRound('fair', 7)).toEqual(planRound('fair', 7));
   expect(planRound('fair', 7)).not.toEqual(planRound('fair', 8));
 });
 
-it('who waits and is not woken is told; not while a lock of several has it', () => {
+it('a waiter that is not woken is reported; not while a MultiLock has the lock', () => {
   const calm = 1e6 + 4_000;
   /** Of three sections the third waits from the beginning, and enters after 300 ms. */
   const turns = (between: readonly string[]): Noted[] =>
@@ -222,7 +222,7 @@ it('who waits and is not woken is told; not while a lock of several has it', () 
     });
   expect(rulesBroken(turns(['y']))).toEqual(['nobody is woken']);
   expect(rulesBroken(turns([LOCK, 'y']))).toEqual([]);
-  // Taken for a moment by a lock of several that did not get the rest; and by nobody before the third enters.
+  // Taken for a moment by a MultiLock that did not get the rest; and by nobody before the third enters.
   const looks = (afterMs: number): { from: number; until: number; owner: string }[] =>
     [0, 1, 2].map((turn) => {
       const from = calm + turn * 1_000 + 200 + afterMs;
@@ -232,11 +232,11 @@ it('who waits and is not woken is told; not while a lock of several has it', () 
   expect(rulesBroken(turns(['y']), { looks: looks(290) })).toEqual(['nobody is woken']);
   const busy: Noted = [calm + 400, { what: 'lagged', ms: 60 }];
   const all = turns(['y']);
-  expect(rulesBroken([...all, busy])).toEqual([]); // of three only two are left that were slow
+  expect(rulesBroken([...all, busy])).toEqual([]); // of three slow ones only two are left
 });
 
-it('two who meet at a name of their own, and the second is not woken, are told; not where the first took as long', () => {
-  /** The first one enters after so long, the second one 200 ms after the first has left. */
+it('two callers that meet at a name of their own, of which the second is not woken, are reported; not if the first took as long', () => {
+  /** The first one enters after this time, the second one 200 ms after the first has left. */
   const meetings = (tookMs: number): Noted[] =>
     [0, 1, 2].flatMap((turn) => {
       const from = 1e6 + 4_000 + turn * 1_000;
@@ -256,10 +256,10 @@ it('two who meet at a name of their own, and the second is not woken, are told; 
   expect(rulesBroken(meetings(40))).toEqual([]);
 });
 
-it('who took the lock over within its process relies on what the server gave the first of them', () => {
+it('a holder that took the lock over within its process relies on what the server granted to the first', () => {
   const first = held(A, 100, 200);
   const [called, , ...rest] = held('w0.0.c0k1.0', 210, 400);
-  // The one before it had prolonged the lease.
+  // The one before it had extended the lease.
   const entered: Noted = [
     210,
     { what: 'entered', id: 'w0.0.c0k1.0', owner: `${A}:1`, leftMs: 5_000 },

@@ -1,4 +1,4 @@
-// The end of a round of the fault campaign: whose processes are accused of not ending.
+// The end of a round of the fault campaign: which processes are reported for not ending.
 import { expect, it } from 'vitest';
 import { closeAll, OwnLag } from '../../chaos/ending.js';
 import { planRound } from '../../chaos/plan-round.js';
@@ -6,7 +6,7 @@ import type { Stage } from '../../chaos/stage/stage.js';
 import { STAYED } from '../../chaos/worker/work-order.js';
 import { machineMs } from '../../support/time.js';
 
-/** What becomes of a process that ends so long after its clients were closed, with this code. */
+/** The verdict on a process that ends this long after its clients were closed, with this code. */
 async function accused(afterMs: number, code: number): Promise<string[]> {
   const member = {
     index: 0,
@@ -21,7 +21,7 @@ async function accused(afterMs: number, code: number): Promise<string[]> {
   return (await closeAll(stage, ownLag)).map(({ message }) => message);
 }
 
-it('a process that something keeps from ending is accused; one that had nothing left is not, however slow its machine', async () => {
+it('a process that something keeps from ending is reported; one that had nothing left is not, however slow its machine', async () => {
   expect(await accused(100, 0)).toEqual([]);
   expect(await accused(900, STAYED)).toEqual([]);
   expect(await accused(2_000, STAYED)).toHaveLength(1);

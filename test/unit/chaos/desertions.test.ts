@@ -1,11 +1,11 @@
-// What was given up on its way and still stands: the fault campaign notices who is kept out by it.
+// An owner of an abandoned call that still has the lock: the fault campaign notices who is blocked by it.
 import { expect, it } from 'vitest';
 import { CALL, rulesBroken, type Noted } from '../../support/checked-history.js';
 
 const GONE = 'w0.0.c0k0.0';
 const NEXT = 'w0.0.c0k0.1';
 
-/** One that gives up at 2 ms, and the next one, which enters at that time. */
+/** One call that gives up at 2 ms, and the next one, which enters at that time. */
 function given(name: string, enteredAt: number, code = 'LOCK_ABORTED'): Noted[] {
   const call = { ...CALL, how: 'desert', locks: [name] };
   const [gone, next] = [GONE, NEXT].map((id) => `${id} of ${name}`);
@@ -19,13 +19,13 @@ function given(name: string, enteredAt: number, code = 'LOCK_ABORTED'): Noted[] 
   ];
 }
 
-it('who is kept out by what was given up is noticed, if that comes up more than once', () => {
+it('a caller that is blocked by an abandoned call is reported, if that comes up more than once', () => {
   expect(rulesBroken([...given('a', 990), ...given('b', 990)])).toEqual(['left behind']);
   expect(rulesBroken(given('a', 990))).toEqual([]);
   expect(rulesBroken([...given('a', 20), ...given('b', 20)])).toEqual([]);
 });
 
-it('nobody is accused where the lock was had, or the server may not have been reached', () => {
+it('nobody is reported if the lock was acquired, or the server may not have been reached', () => {
   const both = (code?: string): Noted[] => [...given('a', 990, code), ...given('b', 990, code)];
   expect(rulesBroken(both('REDIS_UNAVAILABLE'))).toEqual([]);
   const faults = [{ nemesis: 'CLIENT PAUSE', from: 5, until: 900, servers: [0] }];

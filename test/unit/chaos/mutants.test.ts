@@ -1,4 +1,4 @@
-// Whether a campaign noticed a library that was spoiled.
+// Whether a campaign noticed a mutant of the library.
 import { expect, it } from 'vitest';
 import { noticed } from '../../chaos/mutants/try-mutants.js';
 import { TypeErrors } from '../../chaos/mutants/spoiled-copy.js';
@@ -16,7 +16,7 @@ it('a mutant that only crashes is not noticed; the first rule that it breaks bes
 });
 
 it(
-  'a spoiled file that TypeScript does not take is told; Lua is not looked at',
+  'a mutant file that TypeScript rejects is reported; Lua is not checked',
   { timeout: 60_000 },
   () => {
     const typeErrors = new TypeErrors();

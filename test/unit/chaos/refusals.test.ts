@@ -1,4 +1,4 @@
-// Who is told that no server answers though all is well: whom the checker of the fault campaign accuses.
+// Calls that fail as unavailable although all is well: which ones the checker of the fault campaign reports.
 import { expect, it } from 'vitest';
 import { CALL, held, violationsIn, type Noted } from '../../support/checked-history.js';
 import type { Plan } from '../../chaos/plan.js';
@@ -10,7 +10,7 @@ const PLAN = { commandTimeoutMs: 500, nodeTimeoutMs: 200 };
 
 const BEFORE = held('w0.0.c0k0.0', 1e6 + 100, 1e6 + 200);
 
-/** One that is refused so many milliseconds after it called. */
+/** A section that is refused this many milliseconds after its call. */
 function refused(from: number, call: object = {}, code = 'REDIS_UNAVAILABLE'): Noted[] {
   return [
     [from, { ...CALL, waitMs: 0, ...call, id: A }],
@@ -26,20 +26,20 @@ function rules(
   return violationsIn(notes, { ...more, plan: { ...PLAN, ...plan } }).map(({ rule }) => rule);
 }
 
-it('who is told that Redis does not answer is accused when all has been well for long', () => {
+it('the error that Redis does not answer is reported when all has been well for long', () => {
   expect(rules([...BEFORE, ...refused(CALM)])).toEqual(['a refusal for nothing']);
   expect(rules([...BEFORE, ...refused(CALM, {}, 'LOCK_TIMEOUT')])).toEqual([]);
   expect(rules([...BEFORE, ...refused(1e6 + 3_900)])).toEqual([]);
 });
 
-it('too few masters are accused where each of them had time', () => {
+it('a missing quorum is reported if each master had time', () => {
   const notes = [...BEFORE, ...refused(CALM, { waitMs: 1_000 }, 'NO_QUORUM')];
   expect(rules(notes, {}, { kind: 'red', topology: 'masters' })).toEqual(['a refusal for nothing']);
   const brief = { kind: 'red', topology: 'masters', nodeTimeoutMs: 100 } as const;
   expect(rules(notes, {}, brief)).toEqual([]);
 });
 
-it('a release that is not answered is accused, too', () => {
+it('a release without an answer is reported as well', () => {
   const released = held(A, CALM, CALM + 50).map(([at, note]): Noted => {
     if (note.what !== 'left') return [at, note];
     return [at + 500, { ...note, code: 'REDIS_UNAVAILABLE', message: 'not known to be released' }];
@@ -47,7 +47,7 @@ it('a release that is not answered is accused, too', () => {
   expect(rules([...BEFORE, ...released])).toEqual(['a refusal for nothing']);
 });
 
-it('nobody is accused who gave little time, has only come, or is being closed', () => {
+it('a caller is not reported that gave little time, has just come, or is being closed', () => {
   expect(rules([...BEFORE, ...refused(CALM, { waitMs: 100 })])).toEqual([]);
   expect(rules(refused(CALM))).toEqual([]);
   const elsewhere = held('w0.0.c0k0.0', 1e6 + 100, 1e6 + 200, { locks: ['y'] });
@@ -56,7 +56,7 @@ it('nobody is accused who gave little time, has only come, or is being closed', 
   expect(rules([...BEFORE, ...refused(CALM), closing])).toEqual([]);
 });
 
-it('nobody is accused where the machine, or a server, was slow, or a fault never ended', () => {
+it('a caller is not reported if the machine or a server was slow, or a fault never ended', () => {
   const notes = [...BEFORE, ...refused(CALM)];
   expect(rules([...notes, [CALM + 300, { what: 'lagged', ms: 60 }]])).toEqual([]);
   expect(rules(notes, { looks: [{ from: CALM + 10, until: CALM + 140 }] })).toEqual([]);

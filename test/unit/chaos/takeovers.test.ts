@@ -1,4 +1,4 @@
-// Replicas that take over by themselves: what the fault campaign sees of it, and what that excuses.
+// Replicas that take over by themselves: what the fault campaign sees of them, and what that excuses.
 import { expect, it } from 'vitest';
 import { Takeovers } from '../../chaos/checker/observer.js';
 import type { Fault } from '../../chaos/faults.js';
@@ -7,7 +7,7 @@ import { held, rulesBroken } from '../../support/checked-history.js';
 const A = 'w0.0.c0k0.0';
 const B = 'w1.0.c0k0.0';
 
-/** Server 1 is a replica at 100, and a master at 200; server 0 takes itself for one until 300. */
+/** Server 1 is a replica at 100, and a master at 200; server 0 claims to be one until 300. */
 function seen(): Takeovers {
   const takeovers = new Takeovers('sentinel');
   takeovers.say(0, true, 90, 91);
@@ -20,7 +20,7 @@ function seen(): Takeovers {
   return takeovers;
 }
 
-it('a replica that takes over by itself excuses whom its master had let in before, and nobody later', () => {
+it('a replica that takes over by itself excuses the holders from before, and no later ones', () => {
   const faults = seen().besides([]);
   expect(faults).toMatchObject([{ servers: [1], loses: 'all', from: 100, until: 300 }]);
   const both = [...held(A, 95, 250), ...held(B, 205, 240)];
@@ -30,15 +30,15 @@ it('a replica that takes over by itself excuses whom its master had let in befor
   expect(rulesBroken(later, { faults })).toEqual(['two holders']);
 });
 
-it('one that was made to take over is noted once', () => {
+it('a replica that was made to take over is noted once', () => {
   const fault = { nemesis: 'a replica takes over in order', from: 50, until: 150, detail: '' };
   expect(seen().besides([fault satisfies Fault])).toEqual([]);
   expect(seen().besides([{ ...fault, nemesis: 'CLIENT KILL' }])).toHaveLength(1);
 });
 
-it('one that takes over when what made another one do so is long over is noted', () => {
+it('a replica that takes over long after another one was made to is noted', () => {
   const takeovers = new Takeovers('sentinel');
-  takeovers.say(1, false, 140, 141); // it stands still then, for long
+  takeovers.say(1, false, 140, 141); // it is suspended then, for long
   takeovers.say(0, true, 5_090, 5_100);
   takeovers.say(1, true, 6_000, 6_001);
   takeovers.say(0, true, 6_500, 6_600);
@@ -59,7 +59,7 @@ it('of two masters from the beginning one has taken over, until only one is left
   expect(rulesBroken(later, { faults })).toEqual(['two holders']);
 });
 
-it('several masters are no takeover where each has its own part, or its own vote', () => {
+it('several masters are no takeover if each has its own part, or its own vote', () => {
   for (const topology of ['masters', 'cluster'] as const) {
     const takeovers = new Takeovers(topology);
     for (const at of [0, 10]) for (const server of [0, 1]) takeovers.say(server, true, at, at + 1);
@@ -67,7 +67,7 @@ it('several masters are no takeover where each has its own part, or its own vote
   }
 });
 
-it('a master that is one from the beginning, or says so again, has not taken over', () => {
+it('a master that is one from the beginning, or reports it again, has not taken over', () => {
   const takeovers = new Takeovers('sentinel');
   for (const at of [0, 10, 20]) takeovers.say(0, true, at, at + 1);
   for (const at of [0, 10, 20]) takeovers.say(1, false, at, at + 1);

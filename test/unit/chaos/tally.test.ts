@@ -1,4 +1,4 @@
-// What a campaign makes of all its rounds.
+// What a campaign concludes from all its rounds.
 import { expect, it, vi } from 'vitest';
 import type { Evidence } from '../../chaos/checker/evidence.js';
 import { History } from '../../chaos/checker/history.js';
@@ -11,7 +11,7 @@ const PLAN = { ...planRound('fenced', 1), locks: [LOCK], topology: 'single' } as
 const LOOK = { from: 100, until: 101, server: 0, lock: LOCK, holders: [], ttlMs: 500 };
 const FAULT = { nemesis: 'cut connections', from: 100, until: 110, detail: '' };
 
-/** A round in which so many wrote under fenced locks, and so many of them were refused. */
+/** A round in which this many wrote under fenced locks, and this many of them were refused. */
 function round(
   writes: number,
   refused: number,
@@ -29,7 +29,7 @@ function round(
   return { plan, evidence, violations: [], mess: { commands: 0, messages: 0 }, tookMs: 1 };
 }
 
-/** Whether a campaign of these rounds is sound, and all that it prints. */
+/** Whether a campaign of these rounds is sound, and its whole output. */
 function told(...rounds: readonly RoundResult[]): { isSound: boolean; text: string } {
   const tally = new Tally();
   for (const each of rounds) tally.add(each);
@@ -57,7 +57,7 @@ it('a round with a violation makes it unsound', () => {
   expect(tally.isSound).toBe(false);
 });
 
-it('a campaign that saw nothing is not sound: no round, nobody inside, no look, no fault', () => {
+it('a campaign that saw nothing is not sound: no round, nobody inside, no query, no fault', () => {
   expect(told(round(1, 0)).isSound).toBe(true);
   const nothing = (...rounds: readonly RoundResult[]): string => {
     const { isSound, text } = told(...rounds);
@@ -70,25 +70,25 @@ it('a campaign that saw nothing is not sound: no round, nobody inside, no look, 
   expect(nothing(round(1, 0, { faults: [] }))).toContain('faults none happened');
 });
 
-it('what is seen of one kind of lock, on one kind of servers, says nothing of another one', () => {
+it('results of one kind of lock, on one kind of servers, prove nothing for another', () => {
   const plan = { ...PLAN, kind: 'fair' } as const;
   expect(told(round(1, 0), round(0, 0, { plan })).text).toContain('fair, single: nobody');
   expect(told(round(1, 0), round(0, 0)).isSound).toBe(true);
 });
 
-it('where no faults were asked for, none need to happen', () => {
+it('if no faults were requested, none need to happen', () => {
   const plan = { ...PLAN, faults: [] };
   expect(told(round(1, 0, { plan, faults: [] })).isSound).toBe(true);
 });
 
-it('a lock of which no server ever said who has it makes a campaign unsound', () => {
+it('a lock whose holder no server ever named makes a campaign unsound', () => {
   const plan = { ...PLAN, locks: [LOCK, 'y'] };
   const { isSound, text } = told(round(1, 0, { plan }));
   expect(isSound).toBe(false);
   expect(text).toContain('no server ever said who has "y"');
 });
 
-it('a fault that was not over when its round was is told, since it excuses what came after it', () => {
+it('a fault that was not over when its round was is reported, since it excuses what came after it', () => {
   const fault = { ...FAULT, nemesis: 'a replica takes over in order', until: Infinity };
   const { isSound, text } = told(round(1, 0, { faults: [fault] }));
   expect(isSound).toBe(true);

@@ -1,24 +1,24 @@
-// Whether losses were told, by all ways and in time: what the checker of the fault campaign accuses.
+// Whether losses were reported, in all ways and in time: what the checker of the fault campaign reports.
 import { expect, it } from 'vitest';
 import { held, LOCK, violationsIn, type Noted } from '../../support/checked-history.js';
 
 const A = 'w0.0.c0k0.0';
 
 const LOST = { code: 'LOCK_LOST', message: '', reason: 'deleted' } as const;
-/** What explains that it was lost, and when. */
+/** The explanation of the loss, and its time. */
 const FAULTS = [
   { nemesis: 'a replica takes over', from: 145, until: 146, loses: 'all', endsHolds: true },
 ] as const;
 
 interface LosesHow {
   readonly contradicts?: boolean;
-  /** What is noted besides, while it is inside. */
+  /** Further notes while it is inside. */
   readonly inside?: readonly Noted[];
   readonly event?: readonly Noted[];
   readonly left?: typeof LOST | object;
 }
 
-/** One that enters at 100, believes at 140, knows at 150 that it has lost the lock, and leaves at 160. */
+/** A section that enters at 100, believes at 140, knows at 150 that it has lost the lock, and leaves at 160. */
 function loses({ contradicts = false, inside = [], event, left = LOST }: LosesHow = {}): Noted[] {
   return [
     ...held(A, 100, 140).slice(0, 3),
@@ -30,7 +30,7 @@ function loses({ contradicts = false, inside = [], event, left = LOST }: LosesHo
   ];
 }
 
-/** What is told of losses that were not. */
+/** The violations about losses. */
 function untold(
   notes: readonly Noted[],
   faults: Parameters<typeof violationsIn>[1] = {},
@@ -41,15 +41,15 @@ function untold(
   });
 }
 
-it('a loss that is told by all ways is as it should be', () => {
+it('a loss that is reported in all ways is accepted', () => {
   expect(untold(loses())).toEqual([]);
 });
 
-it('a loss that its release did not tell is accused', () => {
+it('a loss that its release did not report is reported', () => {
   expect(untold(loses({ left: {} }))).toEqual(['had lost the lock, and its release succeeded']);
 });
 
-it('a loss that no event told is accused, when its process had time to tell it', () => {
+it('a loss without an event is reported, if its process had time for one', () => {
   const later = (at: number): Noted => [at, { what: 'warned', message: 'something else' }];
   const silent = loses({ event: [] });
   expect(untold([...silent, later(1_150)])).toEqual([]);
@@ -57,18 +57,18 @@ it('a loss that no event told is accused, when its process had time to tell it',
   expect(untold([...loses(), later(1_151)])).toEqual([]);
 });
 
-it('who is told by remaining() that it holds the lock and by its signal that it does not is accused', () => {
+it('a holder is reported whose remaining() and signal contradict each other', () => {
   expect(untold(loses({ contradicts: true }))).toEqual([
     'was told by remaining() and by its signal different things',
   ]);
 });
 
-it('who believes again after it has known of its loss is accused', () => {
+it('a holder that believes again after it knew of its loss is reported', () => {
   const inside: Noted[] = [[155, { what: 'believes', id: A, leftMs: 900 }]];
   expect(untold(loses({ inside }))).toEqual(['believed again after it had known of its loss']);
 });
 
-it('who believes for longer than a lease after its key went for certain is accused', () => {
+it('a holder that believes for longer than a lease after its key was certainly gone is reported', () => {
   const faults = [{ from: 150, until: 160, loses: 'all', endsHolds: true } as const];
   const until = (at: number): Noted[] => [
     ...held(A, 100, at).slice(0, 4),
@@ -80,7 +80,7 @@ it('who believes for longer than a lease after its key went for certain is accus
   ]);
 });
 
-it('who releases what had gone for certain, and is told that all was well, is accused', () => {
+it('a release that succeeds after its lock was certainly gone is reported', () => {
   const forced: Noted[] = [
     [150, { what: 'forcing', id: 'f', locks: [LOCK] }],
     [151, { what: 'forced', id: 'f', locks: [LOCK], isKnown: true }],

@@ -1,4 +1,4 @@
-// The checker of the fault campaign on fencing tokens: what it accuses, and what it must not.
+// The checker of the fault campaign and fencing tokens: what it reports, and what it must not.
 import { expect, it } from 'vitest';
 import type { Look } from '../../chaos/checker/looks.js';
 import type { Fault } from '../../chaos/faults.js';
@@ -14,18 +14,20 @@ function forgets(from: number, until: number): Partial<Fault> {
   return { from, until, loses: 'all', endsHolds: true };
 }
 
-/** A server's clock that is so much ahead meanwhile. */
+/** A server's clock that is ahead by this much meanwhile. */
 function steps(from: number, until: number, aheadMs: number): Partial<Fault> {
   const nemesis = "step a server's wall clock";
   return { nemesis, from, until, loses: 'all', endsHolds: true, aheadMs };
 }
 
-/** One that called long before it entered. */
+/** A section that called long before it entered. */
 function waited(id: string, calledAt: number, from: number, until: number, token: string): Noted[] {
   return [[calledAt, { ...CALL, id }], ...held(id, from, until, { token }).slice(1)];
 }
 
-/** One whose lease of 100 ms was over, and who wrote at that time all the same; `refusedBy`: what the document had seen. */
+/**
+ * A section whose lease of 100 ms was over, and that wrote at that time nevertheless; `refusedBy`: the token that the document had seen.
+ */
 function wroteLate(
   id: string,
   from: number,
@@ -45,7 +47,7 @@ function wroteLate(
   ];
 }
 
-/** One that wrote while it believed. */
+/** A section that wrote while it believed. */
 function wrote(
   id: string,
   from: number,
@@ -72,7 +74,7 @@ function broken(
   return rulesBroken(notes.flat(), { faults, looks, plan: { kind: 'fenced', fencing } });
 }
 
-it('tokens that grow are as they should be; one that is smaller than one before it is accused, or the same', () => {
+it('growing tokens are accepted; one that is smaller than, or equal to, an earlier one is reported', () => {
   const first = held(A, 100, 200, { token: '7' });
   expect(broken([first, held(B, 205, 300, { token: '8' })])).toEqual([]);
   expect(broken([first, held(B, 205, 300, { token: '6' })])).toEqual(['tokens do not grow']);
@@ -84,13 +86,13 @@ it('locks of other names have tokens of their own', () => {
   expect(broken([held(A, 100, 200, { token: '7' }), other])).toEqual([]);
 });
 
-it('who believed when it entered has a larger token than those who entered before, however long it had waited', () => {
+it('a holder that believed when it entered has a larger token than earlier ones, however long it had waited', () => {
   const first = held(A, 100, 200, { token: '7' });
   expect(broken([first, waited(B, 50, 205, 300, '8')])).toEqual([]);
   expect(broken([first, waited(B, 50, 205, 300, '6')])).toEqual(['tokens do not grow']);
 });
 
-it('who was stopped between its grant and its entry may have been granted the lock before those who entered earlier', () => {
+it('a holder that was stopped between its grant and its entry may have been granted the lock before earlier entries', () => {
   const late: Noted[] = [
     [50, { ...CALL, id: B }],
     [205, { what: 'entered', id: B, owner: `${B}:1`, leftMs: 0, token: '6' }],
@@ -104,7 +106,7 @@ it('who was stopped between its grant and its entry may have been granted the lo
   expect(broken([first, [called, ...late.slice(1)]])).toEqual(['tokens do not grow']);
 });
 
-it('a server that forgot the last token excuses nothing, nor does a clock that was set back; both do, by as much as that', () => {
+it('a server that forgot the last token excuses nothing, nor does a clock that was set back; both together do, by that much', () => {
   const first = held(A, 100, 140, { token: '9000000' });
   const second = held(B, 205, 300, { token: '7000000' });
   const smallest = held(B, 205, 300, { token: '5000000' });
@@ -114,13 +116,13 @@ it('a server that forgot the last token excuses nothing, nor does a clock that w
   expect(broken([first, second], [forgot, set])).toEqual([]);
   expect(broken([first, second], [forgot, steps(50, 120, -3_000)])).toEqual([]);
   expect(broken([first, smallest], [forgot, set])).toEqual(['tokens do not grow']);
-  // What was lost before the first of them came, or after the second, is no reason.
+  // A loss before the first of them came, or after the second, is no reason.
   expect(broken([first, second], [forgets(80, 90), set])).toEqual(['tokens do not grow']);
   expect(broken([first, second], [forgets(350, 360), set])).toEqual(['tokens do not grow']);
   expect(broken([first, second], [forgot, steps(350, 360, 3_000)])).toEqual(['tokens do not grow']);
 });
 
-it('who waited while the server forgot has a larger token than those before that; after it, who was first is not certain', () => {
+it('a waiter from before the server forgot has a larger token than earlier holders; after that, the order is not certain', () => {
   const waiter = waited(B, 50, 305, 400, '6');
   expect(broken([held(A, 100, 140, { token: '7' }), waiter], [forgets(150, 160)])).toEqual([
     'tokens do not grow',
@@ -129,13 +131,13 @@ it('who waited while the server forgot has a larger token than those before that
   expect(broken([held(A, 200, 300, { token: '6' }), waiter], [forgets(150, 160)])).toEqual([
     'tokens do not grow', // the same one twice
   ]);
-  // What was lost before it called is no reason.
+  // A loss before its call is no reason.
   expect(broken([held(A, 200, 300, { token: '7' }), waiter], [forgets(20, 30)])).toEqual([
     'tokens do not grow',
   ]);
 });
 
-it('who is within the other has its token; another one, or none, is accused', () => {
+it('a nested holder has the outer token; another one, or none, is reported', () => {
   const outer = held(A, 100, 200, { token: '7' });
   const inner = (token?: string): Noted[] =>
     held('w0.0.c0k0.1', 120, 150, { inside: A, ...(token === undefined ? {} : { token }) });
@@ -145,7 +147,7 @@ it('who is within the other has its token; another one, or none, is accused', ()
   expect(broken([held(A, 100, 200)])).toEqual(['a wrong token']);
 });
 
-it('a server that remembers less than a token that it gave is accused, unless it forgot since', () => {
+it('a server that remembers less than a token that it issued is reported, unless it forgot since', () => {
   const holder = held(A, 100, 200, { token: '7' });
   const look = (from: number, counter?: bigint): Partial<Look> => ({
     ...{ from, until: from + 1, owner: from < 200 ? `${A}:1` : undefined, counter },
@@ -158,7 +160,7 @@ it('a server that remembers less than a token that it gave is accused, unless it
   expect(broken([holder], [steps(220, 230, 3_000)], [look(250)])).toEqual(['a forgotten token']);
 });
 
-it('of two servers that both take themselves for the master one may never have known a token; only with Sentinel there are two', () => {
+it('of two servers that both claim to be master one may never have known a token; only with Sentinel there are two', () => {
   const holder = held(A, 100, 200, { token: '7' });
   const look = (server: number, from: number, counter?: bigint): Partial<Look> => ({
     ...{ server, from, until: from + 1, counter },
@@ -179,17 +181,17 @@ it('a token may be forgotten when its time is over, and not before', () => {
   expect(broken([holder], [], [look(1_150)], brief)).toEqual([]);
 });
 
-it('a write that comes after one of a later holder and is accepted is accused; a refused one is not', () => {
+it('an accepted write after one of a later holder is reported; a refused one is not', () => {
   const next = wrote(B, 250, 300, '8');
   expect(broken([wroteLate(A, 100, 400, '7', '8'), next])).toEqual([]);
   expect(broken([wroteLate(A, 100, 400, '7'), next])).toEqual(['a stale write']);
   expect(broken([wroteLate(A, 100, 240, '7'), next])).toEqual([]); // nobody else has written yet
-  // The document cannot know what the tokens do not say.
+  // The document cannot know more than the tokens say.
   expect(broken([wroteLate(A, 100, 400, '8'), next])).toContain('a stale write');
   expect(broken([wroteLate(A, 100, 400, '9'), next])).toContain('a stale write');
 });
 
-it('a write with an older token after a newer one is accused though nobody knows who of them was given the lock first', () => {
+it('a write with an older token after a newer one is reported even if the order of the grants is unknown', () => {
   const unsure: Noted[] = [
     [50, { ...CALL, id: B }],
     [205, { what: 'entered', id: B, owner: `${B}:1`, leftMs: 0, token: '6' }],
@@ -202,17 +204,17 @@ it('a write with an older token after a newer one is accused though nobody knows
   expect(broken([wrote(A, 100, 200, '7'), unsure])).toEqual(['a stale write']);
 });
 
-it('a write of which nobody knows what became of it is not accused', () => {
+it('a write with an unknown outcome is not reported', () => {
   const [called, entered, believes, doubts, writing] = wroteLate(A, 100, 400, '7');
   const killed = [called!, entered!, believes!, doubts!, writing!];
   expect(broken([killed, wrote(B, 250, 300, '8')])).toEqual([]);
 });
 
-it('a holder that is refused is accused, unless it had lost the lock by what was noted', () => {
+it('a holder whose write is refused is reported, unless a noted event cost it the lock', () => {
   expect(broken([wrote(A, 100, 200, '7', '8')])).toEqual(['a refused holder']);
   expect(broken([wrote(A, 100, 200, '7', '8')], [forgets(95, 101)])).toEqual([]);
   expect(broken([wrote(A, 100, 200, '7', '8')], [forgets(150, 160)])).toEqual(['a refused holder']);
-  // The last token was lost, and the clock had been set back: with the next one nobody writes.
+  // The last token was lost, and the clock had been set back: nobody writes with the next one.
   const earlier = wrote(A, 100, 140, '9000000');
   const refused = wrote(B, 205, 300, '7000000', '9000000');
   const faults = [forgets(150, 160), steps(50, 120, 3_000)];
@@ -224,12 +226,12 @@ it(`the lock "${LOCK}" without tokens has no such rules`, () => {
   expect(rulesBroken(held(A, 100, 200), { looks: [{ from: 250, until: 251 }] })).toEqual([]);
 });
 
-it('the token of a Redlock is known by most masters, those aside that have only just restarted', () => {
+it('most masters know the token of a Redlock, apart from those that have just restarted', () => {
   const grant = held(A, 2_100, 2_200, { token: '7' });
   const restarted = (server: number, from: number, until: number): Partial<Fault> => ({
     ...{ nemesis: 'restart a server', servers: [server], endsHolds: true, from, until },
   });
-  /** While it had the lock, each master named such a token; undefined: it said nothing. */
+  /** While it had the lock, each master named this token; undefined: it did not answer. */
   const judged = (counters: (string | undefined)[], faults: Partial<Fault>[] = []): string[] => {
     const plan = { kind: 'red', topology: 'masters', masters: 3, fencing: FENCING } as const;
     const heard = [2_110, { what: 'heard', id: A, counters }] as const;

@@ -1,4 +1,4 @@
-// The rules of the fault campaign for locks with several holders: what they accuse, and what they must not.
+// The rules of the fault campaign for locks with several holders: what they report, and what they must not.
 import { describe, expect, it } from 'vitest';
 import { booksOf, liveHolders, type Books, type Ledger } from '../../chaos/checker/looks.js';
 import { planRound } from '../../chaos/plan-round.js';
@@ -25,7 +25,7 @@ function inOrder(...notes: readonly (readonly Noted[])[]): Noted[] {
   return notes.flat().sort(([one], [other]) => one - other);
 }
 
-/** Somebody set so many permits. */
+/** A setPermits() with this number. */
 function set(permits: number, from: number, until: number, isKnown = true): Noted[] {
   const id = `s${from}`;
   return [
@@ -34,7 +34,7 @@ function set(permits: number, from: number, until: number, isKnown = true): Note
   ];
 }
 
-/** A look that names these holders, and how many permits each has. */
+/** A query that names these holders, and how many permits each has. */
 function look(at: number, ...holders: readonly (readonly [id: string, count: number])[]): LookMade {
   return {
     from: at,
@@ -58,7 +58,7 @@ describe('a semaphore', () => {
     expect(rulesBroken(large, { plan: SEMAPHORE })).toEqual(['too many holders']);
   });
 
-  it('that forgot is excused for whom it had let in before, and for nobody else', () => {
+  it('that forgot is excused for the holders from before, and for no others', () => {
     const three = inOrder(permits(A, 100, 300), permits(B, 110, 300), permits(C, 250, 280));
     const faults = [{ ...FORGOT, from: 150, until: 160 }];
     expect(rulesBroken(three, { plan: SEMAPHORE, faults })).toEqual([]);
@@ -72,7 +72,7 @@ describe('a semaphore', () => {
     expect(rulesBroken(anew, { plan: SEMAPHORE, faults })).toEqual(['too many holders']);
   });
 
-  it('with fewer permits than before puts nobody out, and lets nobody in that does not fit', () => {
+  it('with fewer permits than before revokes none, and lets in nobody that does not fit', () => {
     const lowered = inOrder(permits(A, 100, 300), permits(B, 110, 300), set(1, 150, 160));
     expect(rulesBroken(lowered, { plan: CHANGED })).toEqual([]);
     const after = inOrder(permits(A, 200, 300), permits(B, 210, 300), set(1, 150, 160));
@@ -81,7 +81,7 @@ describe('a semaphore', () => {
     expect(rulesBroken(unknown, { plan: CHANGED })).toEqual([]); // perhaps there are two
   });
 
-  it('with more permits than declared lets in more; until the greater number was forgotten or lowered', () => {
+  it('with more permits than declared lets in more, until the greater number was forgotten or lowered', () => {
     const three = (from: number): Noted[] =>
       inOrder(
         permits(A, from, from + 100),
@@ -100,7 +100,7 @@ describe('a semaphore', () => {
     expect(rulesBroken(lowered, { plan: CHANGED, faults: copies })).toEqual([]);
   });
 
-  it('refuses who wants more than there is, and nobody else', () => {
+  it('refuses a caller that wants more than there is, and no other', () => {
     const refused = (count: number): Noted[] => [
       [200, { ...CALL, id: A, permits: count }],
       [210, { what: 'refused', id: A, code: 'INVALID_OPTION', message: '' }],
@@ -109,7 +109,7 @@ describe('a semaphore', () => {
     expect(rulesBroken(inOrder(lowered, refused(2)), { plan: CHANGED })).toEqual([]);
     expect(rulesBroken(inOrder(lowered, refused(1)), { plan: CHANGED })).toEqual(['an odd error']);
     expect(rulesBroken(refused(2), { plan: SEMAPHORE })).toEqual(['an odd error']);
-    // What was set was deleted: until nobody uses it, its number is not the declared one.
+    // The set number was deleted: until nobody uses the semaphore, its number is not the declared one.
     const faults = [{ from: 150, until: 151, disorders: [LOCK], clients: [] }];
     expect(rulesBroken(inOrder(lowered, refused(1)), { plan: CHANGED, faults })).toEqual([]);
   });
@@ -122,7 +122,7 @@ describe('a semaphore', () => {
     expect(rulesBroken(said(1), { plan: SEMAPHORE })).toEqual(['leaked permits']);
   });
 
-  it('gives a holder what it asked for, and names all of them', () => {
+  it('gives a holder what it asked for, and names all holders', () => {
     const both = inOrder(permits(A, 100, 200), permits(B, 100, 200));
     const looks = (...all: LookMade[]): object => ({ plan: SEMAPHORE, looks: all });
     expect(rulesBroken(both, looks(look(110, [A, 1], [B, 1])))).toEqual([]);
@@ -130,7 +130,7 @@ describe('a semaphore', () => {
     expect(rulesBroken(both, looks(look(110, [A, 1])))).toEqual(['not on the server']);
   });
 
-  it('whose books do not balance is accused', () => {
+  it('with contradictory contents is reported', () => {
     const books = (used: number, mistake?: string): Books => {
       return { capacity: 2, used, mistake, first: undefined };
     };
@@ -143,7 +143,7 @@ describe('a semaphore', () => {
     ]);
   });
 
-  it('is read from its keys: who has lapsed holds nothing, and what is left of one key counts for nothing', () => {
+  it('is read from its keys: a lapsed owner holds nothing, and the rest of one key counts for nothing', () => {
     const fields = { capacity: '5', used: '4', a: '1', b: '3?' };
     const time = ['100', '500'] as const;
     const places = { c: 'w2 7 100900 1000 0 1 x' };
@@ -175,7 +175,7 @@ describe('a read-write lock', () => {
     expect(broken(inOrder(writes(A, 100, 200), writes(B, 205, 210)))).toEqual([]);
   });
 
-  it('lets who writes read, and goes on with it when it has written', () => {
+  it('lets a writer read, and continue to read after it has written', () => {
     const inner = 'w0.0.c0k0.1';
     const downgrade = inOrder(
       writes(A, 100, 200),
@@ -195,7 +195,7 @@ describe('a read-write lock', () => {
     expect(rulesBroken(another, { plan: READ_WRITE, faults })).toEqual([]);
   });
 
-  it('never lets who reads begin to write', () => {
+  it('never lets a reader begin to write', () => {
     const inner = 'w0.0.c0k0.1';
     expect(broken(inOrder(reads(A, 100, 200), writes(inner, 150, 160, A)))).toEqual(['an upgrade']);
     const refused = (inside?: string): Noted[] => [
@@ -207,19 +207,19 @@ describe('a read-write lock', () => {
     expect(broken(inOrder(writes(A, 100, 200), refused(A)))).toEqual(['an odd error']);
   });
 
-  it('that was forced excuses those of the half that was forced', () => {
+  it('that was forced excuses the holders of the half that was forced', () => {
     const forced = (half: 'read' | 'write'): Noted[] => [
       [120, { what: 'forcing', id: 'f', locks: [LOCK], half }],
       [121, { what: 'forced', id: 'f', locks: [LOCK], isKnown: true }],
     ];
     const both = inOrder(reads(A, 100, 200), writes(B, 150, 180));
     expect(broken(inOrder(both, forced('write')))).toEqual(['two holders']);
-    // Nobody else is accused; who released after it, and was not told, is.
+    // Nobody else is reported; a holder that released after it, without an error, is.
     expect(broken(inOrder(both, forced('read')))).toEqual(['a loss that was not told']);
     expect(broken(inOrder(reads(A, 100, 200), forced('write')))).toEqual([]);
   });
 
-  it('lets those in side by side who enter in any order, and nobody past who waits', () => {
+  it('lets callers in side by side that enter in any order, and nobody past a waiter', () => {
     const called: Noted = [200, { ...CALL, id: A, isFair: true, half: 'read' }];
     const waits: Noted = [290, { what: 'waiting', lock: LOCK, owner: `${A}:1` }];
     const [, ...late] = reads(A, 500, 600);
@@ -229,7 +229,7 @@ describe('a read-write lock', () => {
   });
 });
 
-it('a key that was deleted excuses the order of its line, and a loss only if it was that of the holders', () => {
+it('a deleted key excuses the order of its line, and a loss only if it was that of the holders', () => {
   const late = held(A, 500, 600, { isFair: true, permits: 1 });
   const waits: Noted = [290, { what: 'waiting', lock: LOCK, owner: `${A}:1` }];
   const called: Noted = [200, { ...CALL, id: A, isFair: true, permits: 1 }];
@@ -255,13 +255,13 @@ it('a key that was deleted excuses the order of its line, and a loss only if it 
     'not on the server',
   ]);
   const holders = { ...line, loses: [LOCK], endsHolds: true, isCertain: true };
-  // It excuses the server, and not who was told nothing.
+  // It excuses the server, and not a missing report.
   expect(rulesBroken(gone, { plan: SEMAPHORE, looks: none, faults: [holders] })).toEqual([
     'a loss that was not told',
   ]);
 });
 
-it('in calm times the first in line for whom there is room is let in at once, and who is let in hears of it', () => {
+it('in calm times the first waiter for which there is room is let in at once, and learns of it', () => {
   const calm = 1e6 + 5_000;
   const books = { capacity: 2, used: 0, mistake: undefined, first: { owner: 'x:1', count: 1 } };
   const idle = (ms: number): LookMade[] =>
@@ -289,7 +289,7 @@ it('in calm times the first in line for whom there is room is let in at once, an
   expect(rulesBroken(soon.notes, { plan: SEMAPHORE, looks: soon.looks })).toEqual([]);
 });
 
-it('keys are deleted only of locks whose rules know of it, and other plans are as they were', () => {
+it('keys are deleted only of locks whose rules know of it, and other plans are unchanged', () => {
   const nemeses = (kind: 'fair' | 'semaphore'): string[] =>
     Array.from({ length: 30 }, (_, seed) => planRound(kind, seed).faults)
       .flat()

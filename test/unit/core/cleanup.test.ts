@@ -1,4 +1,4 @@
-// Owners that nobody wants any more: removed as soon as the server answers.
+// Owners that no caller needs any more: the client removes them as soon as the server answers.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Cleanup } from '../../../src/core/cleanup.js';
@@ -24,7 +24,7 @@ async function pass(ms: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(ms);
 }
 
-/** A caller gives up whose attempt was executed, and not answered; the removal stays unanswered, too, for as long as `fate` says so. */
+/** A caller gives up after its attempt ran without an answer; the removal stays unanswered as well, for as long as `fate` says so. */
 async function giveUp(): Promise<void> {
   const { server, getLock } = client;
   server.fate = (command) => (command.startsWith('acquire') ? 'lost reply' : 'lost command');
@@ -34,8 +34,8 @@ async function giveUp(): Promise<void> {
   expect(server.heldNames).toEqual(['a']);
 }
 
-describe('what an attempt has left whose caller gave up', () => {
-  it('is removed as soon as the server answers, however often it did not', async () => {
+describe('an owner that an abandoned attempt has left', () => {
+  it('is removed as soon as the server answers, however many removals failed', async () => {
     await giveUp();
     await pass(3_500);
     expect(client.server.heldNames).toEqual(['a']);
@@ -44,7 +44,7 @@ describe('what an attempt has left whose caller gave up', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('is removed when there is a connection again', async () => {
+  it('is removed after a reconnect', async () => {
     await giveUp();
     client.server.down();
     client.server.fate = () => 'answered';
@@ -54,7 +54,7 @@ describe('what an attempt has left whose caller gave up', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('is not what somebody else has got since', async () => {
+  it('is removed without touching a later owner', async () => {
     await giveUp();
     client.server.hold('a', 'other:1');
     client.server.fate = () => 'answered';
@@ -64,7 +64,7 @@ describe('what an attempt has left whose caller gave up', () => {
 });
 
 describe('close()', () => {
-  it('goes on removing until nothing is left', async () => {
+  it('continues to remove owners until none is left', async () => {
     await giveUp();
     const closing = client.holdfast.close();
     await pass(300);
@@ -89,7 +89,7 @@ describe('close()', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('ends after commandTimeout, and nothing is tried after that', async () => {
+  it('ends after commandTimeout, and sends nothing after that', async () => {
     await giveUp();
     const closing = client.holdfast.close();
     await pass(1_100);
@@ -100,7 +100,7 @@ describe('close()', () => {
     expect(client.server.heldNames).toEqual(['a']);
   });
 
-  it('waits for the answer to an attempt that may still leave something', async () => {
+  it('waits for the answer to an attempt that may still leave an owner', async () => {
     const { server, holdfast, getLock } = client;
     server.travel = () => new Promise((resolve) => setTimeout(resolve, 50));
     const error = rejectionOf(getLock('a').acquire());
@@ -114,8 +114,8 @@ describe('close()', () => {
   });
 });
 
-it('a removal is tried again outside the context of whoever did not want it any more', async () => {
-  vi.useRealTimers(); // faked ones know no contexts
+it('a removal is retried outside the context of the caller that asked for it', async () => {
+  vi.useRealTimers(); // fake timers do not carry asynchronous contexts
   const cleanup = new Cleanup();
   const storage = new AsyncLocalStorage<string>();
   const triedIn: (string | undefined)[] = [];
@@ -127,16 +127,16 @@ it('a removal is tried again outside the context of whoever did not want it any 
   };
   await storage.run('a caller', () => {
     cleanup.remove({ id: 'a', release }, 'me:1');
-    return cleanup.close(new WaitLimit({ limitMs: 10_000 })); // which tries again soon
+    return cleanup.close(new WaitLimit({ limitMs: 10_000 })); // which retries soon
   });
   expect(triedIn).toEqual(['a caller', undefined]);
 });
 
-it('of more removals than anybody would wait for the oldest is forgotten', async () => {
+it('of more than 10,000 pending removals the oldest is forgotten', async () => {
   const cleanup = new Cleanup();
   const released = new Set<string>();
   let isConnected = false;
-  // One failure for all: so many of their own, with their stack traces, take seconds on a busy machine.
+  // One shared failure: separate ones, with their stack traces, take seconds on a busy machine.
   const unsent = Promise.reject(new UnsentError('not connected'));
   const release = (owner: string): Promise<boolean> => {
     if (!isConnected) return unsent;
@@ -152,7 +152,7 @@ it('of more removals than anybody would wait for the oldest is forgotten', async
   expect(released).not.toContain('me:1');
 });
 
-it('an owner that is removed twice is so until the later removal is answered, whatever became of the earlier', async () => {
+it('an owner that is removed twice stays pending until the later removal is answered, whatever happened to the earlier one', async () => {
   const cleanup = new Cleanup();
   const answers: ((error?: Error) => void)[] = [];
   const release = vi.fn(
@@ -166,7 +166,7 @@ it('an owner that is removed twice is so until the later removal is answered, wh
   );
   const lock = { id: 'a', release };
   cleanup.remove(lock, 'me:1');
-  cleanup.remove(lock, 'me:1'); // a command that the first removal overtook has left something
+  cleanup.remove(lock, 'me:1'); // a command that arrived after the first removal has left something
   answers[0]!();
   await pass(0);
   answers[1]!(new LostError());

@@ -1,4 +1,4 @@
-// How a grant ends where its last command is answered late, otherwise than expected, or never.
+// How a grant ends when the answer to its last command is late, unexpected or missing.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Hold, Lock } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
@@ -26,9 +26,9 @@ async function pass(ms: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(ms);
 }
 
-describe('a grant of which the server has nothing any more', () => {
+describe('a grant that is gone from the server', () => {
   it.each<Fate>(['lost command', 'denied'])(
-    'is lost, though the question how it was lost is no better than this: %s',
+    'is lost, even if the query for the reason fails: %s',
     async (fate) => {
       const hold = await lock.acquire();
       client.server.delete('a');
@@ -41,7 +41,7 @@ describe('a grant of which the server has nothing any more', () => {
   );
 
   it.each(['released', 'handed over'])(
-    'is lost as taken where there is something else, when it is %s',
+    'is lost as taken when something else has its key at the time it is %s',
     async (how) => {
       const hold = await lock.acquire();
       const waiting = how === 'handed over' ? lock.acquire() : undefined;
@@ -54,7 +54,7 @@ describe('a grant of which the server has nothing any more', () => {
   );
 });
 
-describe('a grant whose last hold ends while another command of it is under way', () => {
+describe('a grant whose last hold ends while another command is under way', () => {
   let hold: Hold;
   let answer: () => void;
 
@@ -65,7 +65,7 @@ describe('a grant whose last hold ends while another command of it is under way'
     answer = open;
   });
 
-  it('is not lost at its deadline, since nobody relies on it: its release tells', async () => {
+  it('is not lost at its deadline, since nobody relies on it: its release reports the outcome', async () => {
     const extended = hold.extend(LEASE_MS);
     const released = hold.release();
     vi.setSystemTime(Date.now() + LEASE_MS - 100);
@@ -75,7 +75,7 @@ describe('a grant whose last hold ends while another command of it is under way'
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('is not entered by a nested call whose answer comes after its end: that acquires anew', async () => {
+  it('is not entered by a nested call that is answered after its end: that call acquires anew', async () => {
     const nested = hold.run(() => lock.acquire()).catch((error: unknown) => error);
     const released = hold.release().catch(() => undefined);
     vi.setSystemTime(Date.now() + LEASE_MS);
@@ -89,7 +89,7 @@ describe('a grant whose last hold ends while another command of it is under way'
   });
 });
 
-it('a grant is not re-entered behind a release that stays unanswered', async () => {
+it('a grant whose release stays unanswered is not re-entered', async () => {
   const hold = await lock.acquire();
   client.server.fate = (command) => (command.startsWith('release') ? 'lost command' : 'answered');
   const error = rejectionOf(hold.release());
@@ -101,7 +101,7 @@ it('a grant is not re-entered behind a release that stays unanswered', async () 
   expect(client.server.commands.filter((command) => command.startsWith('reenter'))).toEqual([]);
 });
 
-it('a release that is under way when its client is closed succeeds, though the client has released the lock meanwhile', async () => {
+it('a release that is under way when its client is closed succeeds, even if close() has released the lock meanwhile', async () => {
   const hold = await lock.acquire();
   client.server.fate = (command) => (command.startsWith('release') ? 'loading' : 'answered');
   const released = hold.release();
@@ -114,7 +114,7 @@ it('a release that is under way when its client is closed succeeds, though the c
   expect(client.server.heldNames).toEqual([]);
 });
 
-it('of 300 fixed leases that end one by one each is lost in time, and not before', async () => {
+it('300 fixed leases that end one by one are each lost in time, and not before', async () => {
   const holds = await Promise.all(
     Array.from({ length: 300 }, (_, index) =>
       client.getLock(`many:${index}`).acquire({ lease: 1_000 + 30 * index }),

@@ -1,4 +1,4 @@
-// Answers that grant a lock with a lease that is over by then: how often that is tried again, how soon, and what the caller is told.
+// Acquisitions whose answer comes after their lease has ended: how often and how soon they are retried, and what the caller's error says.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 
@@ -16,7 +16,7 @@ const TOO_LATE = {
   message: 'lock "a" not acquired: Redis took longer to answer than the lease of 30 ms',
 };
 
-/** A client that is connected, and whose round trips take as long as the list says, one after another, and the last of them from then on. */
+/** A connected client with round trips of these lengths, in order; the last one repeats. */
 async function over(...roundTripsMs: number[]): Promise<FakeHoldfast> {
   const fake = fakeHoldfast();
   await fake.holdfast.ping();
@@ -28,7 +28,7 @@ async function over(...roundTripsMs: number[]): Promise<FakeHoldfast> {
   return fake;
 }
 
-/** One way, where both ways take so long. */
+/** The way there or back of a round trip of this length. */
 function travelling(roundTripMs: number): () => Promise<void> {
   return () => new Promise((resolve) => setTimeout(resolve, roundTripMs / 2));
 }
@@ -39,7 +39,7 @@ function triesIn({ server }: FakeHoldfast): number {
 }
 
 describe('a lease that is shorter than each round trip', () => {
-  it('settles a wait without a limit, after three tries', async () => {
+  it('ends a wait without a limit after three tries', async () => {
     const fake = await over(100);
     const told = expect(fake.getLock('a').acquire({ lease: 30 })).rejects.toMatchObject(TOO_LATE);
     await vi.advanceTimersByTimeAsync(10_000);
@@ -51,7 +51,7 @@ describe('a lease that is shorter than each round trip', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('leaves the lock to others for a while between the tries, longer each time', async () => {
+  it('leaves the lock to other clients between the tries, longer each time', async () => {
     const { getLock, server } = await over(100);
     const sentAtMs: number[] = [];
     server.fate = (command) => {
@@ -65,7 +65,7 @@ describe('a lease that is shorter than each round trip', () => {
     expect(sentAtMs.map((ms) => ms - beganAtMs)).toEqual([0, 120, 260]);
   });
 
-  it('is what a wait with a limit tells when it ends between two tries', async () => {
+  it('is named in the error of a wait that ends between two tries', async () => {
     const fake = await over(100);
     const acquired = fake.getLock('a').acquire({ lease: 30, wait: 110 });
     const told = expect(acquired).rejects.toMatchObject(TOO_LATE);
@@ -74,18 +74,18 @@ describe('a lease that is shorter than each round trip', () => {
     expect(triesIn(fake)).toBe(1);
   });
 
-  it('is what a wait with a limit tells when it ends during a later try', async () => {
+  it('is named in the error of a wait that ends during a later try', async () => {
     const fake = await over(100);
     const acquired = fake.getLock('a').acquire({ lease: 30, wait: 200 });
     const told = expect(acquired).rejects.toMatchObject(TOO_LATE);
-    await vi.advanceTimersByTimeAsync(225); // that try is answered after 220 ms
+    await vi.advanceTimersByTimeAsync(225); // this try is answered after 220 ms
     await told;
     await vi.advanceTimersByTimeAsync(1_000);
     expect(triesIn(fake)).toBe(2);
     expect(fake.server.heldNames).toEqual([]);
   });
 
-  it('is what a single attempt tells', async () => {
+  it('is named in the error of a single attempt', async () => {
     const fake = await over(100);
     const acquired = fake.getLock('a').acquire({ lease: 30, wait: 0 });
     const told = expect(acquired).rejects.toMatchObject(TOO_LATE);
@@ -94,7 +94,7 @@ describe('a lease that is shorter than each round trip', () => {
     expect(triesIn(fake)).toBe(1);
   });
 
-  it('holds up neither an abort nor a close', async () => {
+  it('delays neither an abort nor a close', async () => {
     const { getLock, holdfast } = await over(100);
     const abort = new AbortController();
     const { signal } = abort;
@@ -115,8 +115,8 @@ describe('a lease that is shorter than each round trip', () => {
   });
 });
 
-describe('a wait goes on', () => {
-  // The second round trip is that of the removal of what the late answer granted.
+describe('a wait continues', () => {
+  // The second round trip removes what the late answer granted.
   it.each([
     ['one late answer', [100, 2]],
     ['two of them', [100, 2, 100, 2]],
@@ -128,7 +128,7 @@ describe('a wait goes on', () => {
     expect(triesIn(fake)).toBe(1 + roundTripsMs.length / 2);
   });
 
-  it('when an answer that came in time is between late ones', async () => {
+  it('when an answer in time comes between late ones', async () => {
     const fake = await over(100, 2, 100, 2);
     const { server } = fake;
     const acquired = fake.getLock('a').acquire({ lease: 30 });
@@ -144,7 +144,7 @@ describe('a wait goes on', () => {
   });
 });
 
-it('a refusal that is late itself is no sign that answers come in time', async () => {
+it('a late refusal does not show that answers come in time', async () => {
   const fake = await over(100);
   const { server } = fake;
   const told = expect(fake.getLock('a').acquire({ lease: 30 })).rejects.toMatchObject(TOO_LATE);
@@ -158,7 +158,7 @@ it('a refusal that is late itself is no sign that answers come in time', async (
   expect(triesIn(fake)).toBe(before + 1);
 });
 
-it('somebody who was seen to hold the lock after a late answer is who a timeout names', async () => {
+it('a timeout names the holder that was seen after a late answer', async () => {
   const { getLock, server } = await over(100, 2);
   const acquired = getLock('a').acquire({ lease: 30, wait: 500 });
   const told = expect(acquired).rejects.toMatchObject({
@@ -171,7 +171,7 @@ it('somebody who was seen to hold the lock after a late answer is who a timeout 
   await told;
 });
 
-it('a try after a late answer that could not be sent is told: one node of a cluster may be gone', async () => {
+it('the error names the failure of a try that was lost after a late answer: one node of a cluster may be gone', async () => {
   const { getLock, server } = await over(100);
   const acquired = getLock('a').acquire({ lease: 30, wait: 500 });
   const told = expect(acquired).rejects.toMatchObject({
@@ -186,7 +186,7 @@ it('a try after a late answer that could not be sent is told: one node of a clus
   await told;
 });
 
-it('a lock is taken back that an unanswered try may have acquired, though the next one was refused', async () => {
+it('a lock that an unanswered try may have acquired is taken back, even if the next try was refused', async () => {
   const { getLock, server } = fakeHoldfast();
   server.fate = (command) => (command.startsWith('acquire') ? 'lost reply' : 'answered');
   const told = expect(getLock('a').acquire()).rejects.toThrow('NOPERM');

@@ -1,4 +1,4 @@
-// From when a lease counts: from before the command was sent that confirmed it, however long its answer took.
+// When a lease begins: before the command that confirmed it was sent, however long its answer took.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { deadlineOf } from '../../../src/core/protocol.js';
 import { now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
@@ -20,23 +20,23 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** From now on each command and each answer takes as long as `ONE_WAY_MS`. */
+/** From now on each command and each answer takes `ONE_WAY_MS`. */
 function slow(oneWayMs = ONE_WAY_MS): void {
   fake.server.travel = () => new Promise((resolve) => setTimeout(resolve, oneWayMs));
 }
 
-/** From now on they take no time, so that what is held can be released at once. */
+/** From now on commands and answers take no time, so that locks can be released at once. */
 function fast(): void {
   fake.server.travel = () => Promise.resolve();
 }
 
-/** What is left of a lease when the answer to the command that confirmed it has come this moment. */
+/** What remains of a lease at the moment of the answer to the command that confirmed it. */
 function leftMs(leaseMs: number, roundTripMs = ROUND_TRIP_MS): number {
   const sentAt = now(PROCESS_CLOCK);
   return deadlineOf(sentAt, leaseMs).usableMs - roundTripMs;
 }
 
-/** The promise settles in this moment, and not before. */
+/** The promise settles at this moment, and not before. */
 async function answered<T>(promise: Promise<T>): Promise<T> {
   let isSettled = false;
   const settled = promise.finally(() => (isSettled = true));
@@ -89,7 +89,7 @@ it('a nested lease counts from before its acquisition was sent', async () => {
   });
 });
 
-it('what a repeated command confirms counts from before its repetition was sent', async () => {
+it('a lease that a repeated command confirms counts from before its repetition was sent', async () => {
   const hold = await fake.getLock('a').acquire();
   slow(10);
   fake.server.fate = () => {

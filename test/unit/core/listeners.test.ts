@@ -1,4 +1,4 @@
-// Listeners: events are built only for somebody, told outside all scopes, and no listener breaks the lock that tells.
+// Listeners: events are built only when somebody listens, are emitted outside all scopes, and a failing listener does not break the lock.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { UnavailableError } from '../../../src/api/errors.js';
 import { Listeners } from '../../../src/core/events.js';
@@ -11,13 +11,13 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-it('an event without listener is not even built', () => {
+it('an event without a listener is not even built', () => {
   const describe = vi.fn(() => WARNING);
   new Listeners().emit('warning', describe);
   expect(describe).not.toHaveBeenCalled();
 });
 
-describe('an `error` without listener', () => {
+describe('an `error` without a listener', () => {
   let warnings: string[];
   let events: Listeners;
 
@@ -33,12 +33,12 @@ describe('an `error` without listener', () => {
     events.emit('error', () => ({ error: new UnavailableError(message) }));
   }
 
-  it('becomes a warning of the process, which says how to hear more', () => {
+  it('becomes a process warning that says how to listen for errors', () => {
     fail('it is down');
     expect(warnings).toEqual([expect.stringMatching(/^it is down .*holdfast\.on\('error', …\)/)]);
   });
 
-  it('becomes one in an outage, whatever fails, on whichever connection', () => {
+  it('becomes one warning for each outage, whatever fails, on whichever connection', () => {
     for (let outages = 1; outages <= 3; outages++) {
       events.outage('commands', true);
       fail('the commands connection failed: refused');
@@ -53,7 +53,7 @@ describe('an `error` without listener', () => {
     }
   });
 
-  it('becomes one for each thing that fails besides, numbers aside', () => {
+  it('becomes one warning for each other kind of failure, whatever the numbers in its message', () => {
     for (const lock of ['a', 'b']) {
       fail(`cannot subscribe to ${lock}`);
       fail('renewal of 5 leases stayed unanswered after 44.4 ms');
@@ -69,7 +69,7 @@ describe('an `error` without listener', () => {
     expect(warnings).toHaveLength(22);
   });
 
-  it('becomes none when somebody listens', () => {
+  it('becomes no warning when there is a listener', () => {
     const heard = vi.fn();
     events.on('error', heard);
     fail('it is down');
@@ -78,7 +78,7 @@ describe('an `error` without listener', () => {
   });
 });
 
-it('a listener that throws, or rejects, is reported, and the others hear the event', async () => {
+it('a listener that throws or rejects is reported, and the other listeners receive the event', async () => {
   const emitted = vi.spyOn(process, 'emitWarning').mockReturnValue();
   const events = new Listeners();
   const heard = vi.fn();
@@ -97,7 +97,7 @@ it('a listener that throws, or rejects, is reported, and the others hear the eve
   expect(messages[1]).toMatch(/"warning".*rejected/);
 });
 
-it('once hears one event, off none', () => {
+it('once() receives one event, and off() stops them', () => {
   const events = new Listeners();
   const once = vi.fn();
   const off = vi.fn();
@@ -109,7 +109,7 @@ it('once hears one event, off none', () => {
   expect(off).not.toHaveBeenCalled();
 });
 
-it('a listener runs outside all scopes: what it locks is not the teller’s', () => {
+it('a listener runs outside all scopes: the locks it takes do not belong to the emitter', () => {
   const events = new Listeners();
   const scopes: unknown[] = [];
   events.on('warning', () => scopes.push(currentScope()));

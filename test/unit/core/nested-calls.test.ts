@@ -1,4 +1,4 @@
-// When calls outside any scope are warned of as waiting for themselves, and what that costs those who wait for somebody else.
+// When a call outside any scope triggers the warning that it waits for itself, and what that check costs waiters behind other holders.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Lock } from '../../../src/index.js';
 import { fakeHoldfast, ownerOfMe, type FakeHoldfast } from '../../support/fake-holdfast.js';
@@ -40,14 +40,14 @@ async function timersOfWaiters(count: number): Promise<number> {
   return timers;
 }
 
-describe('many who wait', () => {
-  it('for another client set no timer each', async () => {
+describe('many waiters', () => {
+  it('behind another client set no timer each', async () => {
     holdfast.server.hold('a');
     const timersOfOne = await timersOfWaiters(1);
     expect(await timersOfWaiters(50)).toBeLessThanOrEqual(timersOfOne);
   });
 
-  it('for an anonymous hold of their own client set one timer together', async () => {
+  it('behind an anonymous hold of their own client set one timer together', async () => {
     const { getLock } = holdfast;
     await getLock('a').lock();
     await timersOfWaiters(1);
@@ -56,7 +56,7 @@ describe('many who wait', () => {
   });
 });
 
-/** A call that is nested in a hold of its own caller: both are outside any run. */
+/** A call that is nested in a hold of its own caller, both outside any run. */
 const nested: Record<string, (lock: Lock) => Promise<unknown>> = {
   'lock()': (lock) => lock.lock(),
   'tryLock()': (lock) => lock.tryLock(20_000),
@@ -64,8 +64,8 @@ const nested: Record<string, (lock: Lock) => Promise<unknown>> = {
   'withLock()': (lock) => lock.withLock(() => undefined),
 };
 
-describe('a call of code whose own lock() holds the lock, outside any run', () => {
-  it.each(Object.entries(nested))('%s is warned of when it waited for 5 s', async (_, call) => {
+describe('a call inside a lock() of the same code, outside any run', () => {
+  it.each(Object.entries(nested))('%s triggers a warning after 5 s of waiting', async (_, call) => {
     const { getLock, told } = holdfast;
     await getLock('a').lock();
     const helper = async (): Promise<unknown> => {
@@ -86,7 +86,7 @@ describe('a call of code whose own lock() holds the lock, outside any run', () =
     await waiting;
   });
 
-  it('is warned of once each call, whoever waits already', async () => {
+  it('triggers its own warning, even if other calls wait already', async () => {
     const lock = holdfast.getLock('a');
     await lock.lock();
     const waiting = [lock.lock()];
@@ -103,7 +103,7 @@ describe('a call of code whose own lock() holds the lock, outside any run', () =
     await lock.unlock();
   });
 
-  it('is not warned of when the lock that it held was unlocked, and somebody else has it', async () => {
+  it('triggers no warning once its lock has been unlocked and somebody else has it', async () => {
     const lock = holdfast.getLock('a');
     await lock.lock();
     const next = lock.acquire();
@@ -116,7 +116,7 @@ describe('a call of code whose own lock() holds the lock, outside any run', () =
     await (await next).release();
   });
 
-  it('is not warned of after it has given up, and leaves nothing that is due', async () => {
+  it('triggers no warning after it has given up, and leaves no timer', async () => {
     const lock = holdfast.getLock('a');
     await lock.lock();
     const waiting = lock.tryLock(4_900);
@@ -128,7 +128,7 @@ describe('a call of code whose own lock() holds the lock, outside any run', () =
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('that times out is told that it waits for itself, and nothing of several locks', async () => {
+  it('that times out reports that it waits for itself, and does not mention several locks', async () => {
     const lock = holdfast.getLock('a');
     await lock.lock();
     const error = rejectionOf(lock.acquire({ wait: 500 }));
@@ -140,7 +140,7 @@ describe('a call of code whose own lock() holds the lock, outside any run', () =
   });
 });
 
-describe('requests that hold a lock for 1.5 s each, and nest nothing', () => {
+describe('requests that hold a lock for 1.5 s each and nest nothing', () => {
   const requests: Record<string, (lock: Lock) => Promise<void>> = {
     'with lock() and unlock()': async (lock) => {
       await lock.lock();
@@ -153,16 +153,19 @@ describe('requests that hold a lock for 1.5 s each, and nest nothing', () => {
       await hold.release();
     },
   };
-  it.each(Object.entries(requests))('%s are not warned of, side by side', async (_, request) => {
-    const lock = holdfast.getLock('a');
-    const done = Promise.all(Array.from({ length: 6 }, () => request(lock)));
-    await vi.advanceTimersByTimeAsync(10_000);
-    await done;
-    expect(warnings()).toBe(0);
-  });
+  it.each(Object.entries(requests))(
+    '%s trigger no warning when they run side by side',
+    async (_, request) => {
+      const lock = holdfast.getLock('a');
+      const done = Promise.all(Array.from({ length: 6 }, () => request(lock)));
+      await vi.advanceTimersByTimeAsync(10_000);
+      await done;
+      expect(warnings()).toBe(0);
+    },
+  );
 
   it.each(Object.entries(requests))(
-    '%s are not warned of when a loop starts them without awaiting them',
+    '%s trigger no warning when a loop starts them without awaiting them',
     async (_, request) => {
       const lock = holdfast.getLock('a');
       const done: Promise<void>[] = [];
@@ -178,7 +181,7 @@ describe('requests that hold a lock for 1.5 s each, and nest nothing', () => {
 });
 
 describe('a call beside a lock() that is held for long', () => {
-  it('is not warned of: its context says that it is not nested', async () => {
+  it('triggers no warning: its context shows that it is not nested', async () => {
     const lock = holdfast.getLock('a');
     const calls = [lock.lock(), lock.lock(), lock.acquire()];
     await calls[0];
@@ -191,7 +194,7 @@ describe('a call beside a lock() that is held for long', () => {
     await hold!.release();
   });
 
-  it('in a run is told after 30 s that it may be nested: a run has no marks of the code around it', async () => {
+  it('in a run triggers a warning after 30 s that it may be nested: a run has no marks of the code around it', async () => {
     const { getLock, run, told } = holdfast;
     const lock = getLock('a');
     await lock.lock();
@@ -211,7 +214,7 @@ describe('a call beside a lock() that is held for long', () => {
 });
 
 describe('a call that waits for a hold of acquire(), which leaves no mark', () => {
-  it('is told after 30 s that it may be nested in it', async () => {
+  it('triggers a warning after 30 s that it may be nested', async () => {
     const { getLock, told } = holdfast;
     const hold = await getLock('a').acquire();
     const waiting = getLock('a').acquire();
@@ -226,7 +229,7 @@ describe('a call that waits for a hold of acquire(), which leaves no mark', () =
     await (await waiting).release();
   });
 
-  it('is told so 30 s after that hold began, if it was waiting already', async () => {
+  it('triggers the warning 30 s after that hold began, if it was already waiting', async () => {
     const { getLock, server } = holdfast;
     server.hold('a');
     const calls = [getLock('a').acquire(), getLock('a').acquire()];
@@ -241,7 +244,7 @@ describe('a call that waits for a hold of acquire(), which leaves no mark', () =
     await (await calls[1]!).release();
   });
 
-  it('is not warned of when it waits for its turn behind several shorter ones', async () => {
+  it('triggers no warning when it waits behind several shorter holds', async () => {
     const lock = holdfast.getLock('a');
     const turns = Array.from({ length: 5 }, async () => {
       const hold = await lock.acquire();
@@ -253,7 +256,7 @@ describe('a call that waits for a hold of acquire(), which leaves no mark', () =
     expect(warnings()).toBe(0);
   });
 
-  it('that times out is told both: that it may wait for itself, and that several locks are taken at once', async () => {
+  it('that times out reports both: that it may wait for itself, and that several locks are taken at once', async () => {
     const hold = await holdfast.getLock('a').acquire();
     const error = rejectionOf(holdfast.getLock('a').acquire({ wait: 500 }));
     await vi.advanceTimersByTimeAsync(600);

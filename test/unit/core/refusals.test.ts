@@ -1,4 +1,4 @@
-// What the error of a lock that somebody else has says: no more than is known of who is in the way.
+// What the error says about a lock that somebody else has: no more than is known about the holder.
 import { expect, it } from 'vitest';
 import { heldElsewhere } from '../../../src/core/messages.js';
 import { quorumError } from '../../../src/locks/redlock/election.js';
@@ -10,19 +10,19 @@ function said(lock: Parameters<typeof heldElsewhere>[0], holderTtlMs: number): s
   return heldElsewhere(lock, 50, { holder: HOLDER, holderTtlMs }).message;
 }
 
-it('the holder of a lock is named, with what is left of its lease', () => {
+it('the error names the holder of a lock, and what remains of its lease', () => {
   const until = `lock "a" not acquired within 50 ms: held by ${HOLDER},`;
   expect(said(LOCK, 1_200)).toBe(`${until} its lease ends in 1200 ms unless renewed`);
   expect(said(LOCK, -1)).toBe(`${until} without expiry`);
 });
 
-it('who is first in line for a lock that is free is not called its holder', () => {
+it('the first waiter in line for a free lock is not called its holder', () => {
   expect(said(LOCK, 0)).toBe(
     `lock "a" not acquired within 50 ms: ${HOLDER} has it, or is the next to get it`,
   );
 });
 
-it('where several may hold, one is not called the holder of all', () => {
+it('one of several holders is not called the holder of all', () => {
   const inTheWay = `not acquired within 50 ms: ${HOLDER} is in the way, perhaps among others`;
   const half = { ...LOCK, weight: 1, isReentrant: true };
   expect(said(half, 1_200)).toBe(`lock "a" ${inTheWay}`);
@@ -31,7 +31,7 @@ it('where several may hold, one is not called the holder of all', () => {
   expect(said({ ...semaphore, weight: 4 }, 0)).toBe(`semaphore "a": 4 permits ${inTheWay}`);
 });
 
-it('a master of a Redlock whose holder has no lease says so', () => {
+it('the error says so when the holder at a master of a Redlock has no lease', () => {
   const [answer, holder] = ['held' as const, HOLDER];
   const nodes = [
     { node: 'x:1', answer, holder, holderTtlMs: -1 },

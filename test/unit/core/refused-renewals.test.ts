@@ -1,4 +1,4 @@
-// A renewal of many leases that is refused as a whole: each is renewed alone then, and none takes the others with it.
+// A renewal of many leases that is refused as a whole: each lease is then renewed alone, so that one refusal does not affect the others.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { KeepReply, Renewable, Watched } from '../../../src/core/protocol.js';
 import { Watchdog } from '../../../src/core/watchdog.js';
@@ -31,7 +31,7 @@ class FakeLease implements Renewable {
 
 /** The sizes of the calls that were sent. */
 let calls: number[];
-/** Why a call for these locks fails; undefined: it does not. */
+/** Why a call for these locks fails; undefined: it succeeds. */
 let refuse: (locks: readonly string[]) => Error | undefined;
 let batchKey: (keys: LockKeys) => string;
 const failed = vi.fn();
@@ -68,19 +68,19 @@ function watch(count: number, from = 0): FakeLease[] {
   });
 }
 
-/** Until all batches of a round have been sent and answered: that takes several turns of the event loop. */
+/** Waits until all batches of a round are sent and answered, which takes several turns of the event loop. */
 async function advance(ms: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(ms);
-  await vi.advanceTimersByTimeAsync(MOST_TURNS); // one a millisecond, of a fake clock
+  await vi.advanceTimersByTimeAsync(MOST_TURNS); // one a millisecond of the fake clock
 }
 
-/** Refuses every call that has one of these locks. */
+/** Refuses every call that includes one of these locks. */
 function denied(...names: string[]): (locks: readonly string[]) => Error | undefined {
   return (locks) =>
     locks.some((lock) => names.includes(lock)) ? replyError('NOPERM that key') : undefined;
 }
 
-it('one that is refused does not take the others with it, and alone is told, with the reason', async () => {
+it('a refused lease does not affect the others, and is the only one reported, with the reason', async () => {
   refuse = denied('lock:7');
   const leases = watch(500);
   await advance(ROUND_MS);
@@ -90,7 +90,7 @@ it('one that is refused does not take the others with it, and alone is told, wit
   expect(failed).toHaveBeenCalledExactlyOnceWith(replyError('NOPERM that key'), 1);
 });
 
-it('those that are refused alone are sent again soon, and until they are permitted', async () => {
+it('leases that are refused alone are soon sent again, until they are permitted', async () => {
   refuse = denied('lock:1');
   const leases = watch(3);
   await advance(ROUND_MS);
@@ -104,10 +104,10 @@ it('those that are refused alone are sent again soon, and until they are permitt
   expect(calls.at(-1)).toBe(3);
 });
 
-it('all whose keys are in several slots are renewed, and from then on slot by slot', async () => {
+it('leases whose keys are in several slots are all renewed, and from then on slot by slot', async () => {
   refuse = (locks) => {
     if (locks.length === 1) return undefined;
-    batchKey = ({ lock }) => lock; // as a connection that has been told so
+    batchKey = ({ lock }) => lock; // as after the connection has received that error
     return replyError("CROSSSLOT Keys in request don't hash to the same slot");
   };
   const leases = watch(20);
@@ -123,7 +123,7 @@ it('all whose keys are in several slots are renewed, and from then on slot by sl
 it.each([
   ['a server that refuses everything for now', replyError('LOADING Redis is loading')],
   ['a connection that is lost', new LostError()],
-])('%s is not asked for each of them', async (_, error) => {
+])('%s does not get a separate call for each lease', async (_, error) => {
   refuse = () => error;
   watch(100);
   await advance(ROUND_MS);
@@ -131,7 +131,7 @@ it.each([
   expect(failed).toHaveBeenCalledExactlyOnceWith(error, 100);
 });
 
-it('a server that refuses each of them is asked for each only now and then, and for all of them soon again', async () => {
+it('a server that refuses each lease gets a call for each only now and then, and soon calls for all of them', async () => {
   refuse = () => replyError('NOPERM');
   watch(10);
   await advance(ROUND_MS);
@@ -146,7 +146,7 @@ it('a server that refuses each of them is asked for each only now and then, and 
   expect(calls.filter((size) => size === 1)).toHaveLength(10);
 });
 
-it('whoever comes to those that were just refused is sent alone without them', async () => {
+it('a new lease is renewed alone, without those that were just refused', async () => {
   refuse = denied(...Array.from({ length: 10 }, (_, index) => `lock:${String(index)}`));
   watch(10);
   await advance(ROUND_MS);
@@ -158,7 +158,7 @@ it('whoever comes to those that were just refused is sent alone without them', a
   expect(calls).toEqual([11, 1]);
 });
 
-it('of those that were all refused, one that is permitted since is renewed well before its lease ends', async () => {
+it('a lease that is permitted after all were refused is renewed well before it ends', async () => {
   refuse = denied('lock:0', 'lock:1');
   const leases = watch(2);
   await advance(ROUND_MS);
@@ -167,7 +167,7 @@ it('of those that were all refused, one that is permitted since is renewed well 
   expect(leases.map(({ renewals }) => renewals)).toEqual([1, 0]);
 });
 
-it('what is released while the refusal is on its way is not sent alone', async () => {
+it('a lease that is released while the refusal is on its way is not sent alone', async () => {
   const leases = watch(4);
   refuse = (locks) => {
     if (locks.length > 1) for (const lease of leases.slice(1)) watchdog.unwatch(lease);

@@ -1,4 +1,4 @@
-// Owners that were released, where another server may take over that has missed it: they are released there, too.
+// Released owners, when a server that has missed the release may take over: the client releases them there as well.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Session } from '../../../src/core/session.js';
 import { Grant } from '../../../src/core/grant.js';
@@ -40,7 +40,7 @@ async function pair(session: Session, ownerId: string, leaseMs = LEASE_MS): Prom
   });
 }
 
-/** Who is released at a new connection, to another server or the same. */
+/** The owners that a new connection releases, to another server or the same one. */
 async function releasedAt(session: Session, isAnother: boolean): Promise<string[]> {
   release.mockClear();
   session.cleanup.connected(isAnother);
@@ -61,7 +61,7 @@ it('an owner is released once more at each other server, until its lease would h
   expect(vi.getTimerCount()).toBe(0);
 });
 
-it('of many owners the newest thousand are', async () => {
+it('of many owners only the newest thousand are released again', async () => {
   const session = newSession(true);
   for (let number = 1; number <= 1_500; number++) await pair(session, `me:${number}`);
   const released = new Set(await releasedAt(session, true));

@@ -1,4 +1,4 @@
-// Asking until there is an answer: what is asked again, what is not, and that a repeat is known to be one.
+// Retrying until there is an answer: which commands are sent again, which are not, and that a repeat is marked as one.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { retry, Undecided } from '../../../src/core/retry.js';
 import { quorumError } from '../../../src/locks/redlock/election.js';
@@ -27,13 +27,13 @@ function ask(limitMs = Infinity): Promise<string> {
   return asking;
 }
 
-it('an answer at once is one command', async () => {
+it('an immediate answer takes one command', async () => {
   send.mockResolvedValueOnce('answer');
   expect(await ask()).toBe('answer');
   expect(send.mock.calls).toEqual([[false, undefined]]);
 });
 
-it('a lost connection is asked again, as a repeat, with growing pauses', async () => {
+it('a command is sent again after a lost connection, as a repeat, with growing pauses', async () => {
   send.mockRejectedValueOnce(new LostError());
   send.mockRejectedValueOnce(new LostError());
   send.mockResolvedValueOnce('answer');
@@ -47,7 +47,7 @@ it('a lost connection is asked again, as a repeat, with growing pauses', async (
   expect(send.mock.calls.map(([isRepeat]) => isRepeat)).toEqual([false, true, true]);
 });
 
-it('a refusal for now is asked again, not as a repeat: it did not run', async () => {
+it('a command that is refused for now is sent again, not as a repeat: it did not run', async () => {
   send.mockRejectedValueOnce(reply('LOADING Redis is loading the dataset in memory'));
   send.mockResolvedValueOnce('answer');
   const asking = ask();
@@ -60,7 +60,7 @@ it.each([
   ['none of the masters can have done it', false],
   ['one of the masters may have done it', true],
 ])(
-  'masters that do not decide are asked again, as a repeat if need be: %s',
+  'a command that the masters do not decide is sent again, as a repeat if need be: %s',
   async (_, mayHaveRun) => {
     send.mockRejectedValueOnce(
       new Undecided(quorumError('orders', 'not released', 2, []), mayHaveRun),
@@ -78,14 +78,14 @@ it.each([
   ['ERR unknown command', 'REDIS_UNAVAILABLE'],
   ['WRONGTYPE Operation against a key holding the wrong kind of value', 'KEY_CONFLICT'],
   ['KEYCONFLICT the hash at this key is not a lock', 'KEY_CONFLICT'],
-])('%s is told at once, with the lock and the cause', async (message, code) => {
+])('%s fails the call at once, with the lock and the cause', async (message, code) => {
   send.mockRejectedValue(reply(message));
   const expected = { code, lockName: 'orders', cause: { message } };
   await expect(ask()).rejects.toMatchObject(expected);
   expect(send).toHaveBeenCalledOnce();
 });
 
-it('a conflict names the key that is in the way, and what it is', async () => {
+it('a conflict names the key in the way and its type', async () => {
   send.mockRejectedValue(
     reply('WRONGTYPE Operation against a key holding the wrong kind of value'),
   );
@@ -103,7 +103,7 @@ it('a conflict names the key that is in the way, and what it is', async () => {
 it.each([
   ['fails', () => Promise.reject(reply('NOPERM this user has no permissions'))],
   ['is not answered', () => new Promise<never>(() => undefined)],
-])('a conflict is told without the key when the look for it %s', async (_, keyInTheWay) => {
+])('a conflict is reported without the key when the query for it %s', async (_, keyInTheWay) => {
   send.mockRejectedValue(
     reply('WRONGTYPE Operation against a key holding the wrong kind of value'),
   );
@@ -119,7 +119,7 @@ it.each([
   expect(vi.getTimerCount()).toBe(0);
 });
 
-it('ends with the wait, in the middle of a pause or of a command, and says what went wrong last', async () => {
+it('the retries end with the wait, even during a pause or a command, and report the last failure', async () => {
   const lastError = new LostError();
   send.mockRejectedValueOnce(lastError);
   send.mockReturnValueOnce(new Promise(() => undefined));

@@ -85,10 +85,10 @@ function watch(count: number, isWatched = true): FakeLease[] {
   });
 }
 
-/** Until all batches of a round have been sent and answered: that takes several turns of the event loop. */
+/** Waits until all batches of a round are sent and answered, which takes several turns of the event loop. */
 async function advance(ms: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(ms);
-  await vi.advanceTimersByTimeAsync(MOST_TURNS); // one a millisecond, of a fake clock
+  await vi.advanceTimersByTimeAsync(MOST_TURNS); // one a millisecond of the fake clock
 }
 
 it('5,000 leases cost at most 15 calls a round, and each is renewed once a round', async () => {
@@ -100,14 +100,14 @@ it('5,000 leases cost at most 15 calls a round, and each is renewed once a round
   }
 });
 
-it('what may not share a call has a batch of its own', async () => {
+it('leases that may not share a call have batches of their own', async () => {
   batchKey = ({ lock }) => lock.slice(-1);
   watch(100);
   await advance(ROUND_MS);
   expect(renew).toHaveBeenCalledTimes(10);
 });
 
-it('fixed leases are looked at, not prolonged', async () => {
+it('fixed leases are checked, not extended', async () => {
   watch(3, false);
   watch(2);
   await vi.advanceTimersByTimeAsync(ROUND_MS);
@@ -117,7 +117,7 @@ it('fixed leases are looked at, not prolonged', async () => {
   ]);
 });
 
-it('a failed batch is sent again soon, until it is answered, and told once', async () => {
+it('a failed batch is soon sent again until it is answered, and reported once', async () => {
   const [lease] = watch(1);
   renew.mockRejectedValueOnce(new Error('lost')).mockRejectedValueOnce(new Error('lost'));
   await vi.advanceTimersByTimeAsync(ROUND_MS);
@@ -133,7 +133,7 @@ it('a failed batch is sent again soon, until it is answered, and told once', asy
   expect(failed).toHaveBeenCalledTimes(2);
 });
 
-it('batches that fail in one outage are told as one, and the next outage again', async () => {
+it('batches that fail in one outage are reported once, and again in the next outage', async () => {
   batchKey = ({ lock }) => lock;
   const leases = watch(60);
   renew.mockRejectedValue(new Error('CLUSTERDOWN'));
@@ -161,7 +161,7 @@ it('one failing batch does not stop the others, nor the next round', async () =>
   expect(leases.every(({ replies }) => replies.length >= 2)).toBe(true);
 });
 
-it('what is released before its batch is sent is not renewed', async () => {
+it('a lease that is released before its batch is sent is not renewed', async () => {
   const leases = watch(1_500);
   renew.mockImplementation((batch) => {
     for (const lease of leases.slice(700)) watchdog.unwatch(lease);
@@ -171,7 +171,7 @@ it('what is released before its batch is sent is not renewed', async () => {
   expect(renew.mock.calls.map(([batch]) => batch.length)).toEqual([500, 200]);
 });
 
-it('many batches are sent in some 30 turns of the event loop at most, and nothing is sent once it has stopped', async () => {
+it('many batches are sent in about 30 turns of the event loop, and none after the watchdog has stopped', async () => {
   batchKey = ({ lock }) => lock;
   watch(1_000);
   await vi.advanceTimersByTimeAsync(ROUND_MS);
@@ -183,7 +183,7 @@ it('many batches are sent in some 30 turns of the event loop at most, and nothin
   expect(renew.mock.calls.length).toBe(inFirstTurns);
 });
 
-it('where turns of the event loop are long, what is left of a round is sent well before its leases end', async () => {
+it('when turns of the event loop are long, the rest of a round is sent well before its leases end', async () => {
   batchKey = ({ lock }) => lock;
   watch(100);
   const clock = vi.spyOn(performance, 'now');
@@ -197,12 +197,12 @@ it('where turns of the event loop are long, what is left of a round is sent well
   clock.mockRestore();
 });
 
-it('what is watched anew while it is unanswered is told as unanswered once, and the next outage again', async () => {
+it('a lease that is watched anew while unanswered is reported as unanswered once, and again in the next outage', async () => {
   const renewer = { kind: 'place', batchKey: () => '', renew };
   const [place] = watch(1);
   renew.mockRejectedValueOnce(new Error('lost'));
   await advance(ROUND_MS);
-  watchdog.watch(place!, new LockKeys('lock:0'), renewer); // its caller goes on waiting
+  watchdog.watch(place!, new LockKeys('lock:0'), renewer); // its caller continues to wait
   watchdog.unwatch(place!); // … and has gone
   expect(failed).toHaveBeenCalledTimes(1);
   watch(1);
@@ -211,7 +211,7 @@ it('what is watched anew while it is unanswered is told as unanswered once, and 
   expect(failed).toHaveBeenCalledTimes(2);
 });
 
-it('what is watched anew while its batch waits for its turn is not renewed once it is over', async () => {
+it('a lease that is watched anew while its batch waits to be sent is not renewed after its end', async () => {
   const renewer = { kind: 'place', batchKey: () => '', renew };
   batchKey = ({ lock }) => lock;
   const places = watch(100);
@@ -233,13 +233,13 @@ it('a round that never gets an answer does not stop the next one', async () => {
   expect(renew).toHaveBeenCalledTimes(2);
 });
 
-it('after a blocked event loop the deadline is looked at before anything is sent', async () => {
+it('after a blocked event loop the deadline is checked before anything is sent', async () => {
   const [lease] = watch(1);
   await vi.advanceTimersByTimeAsync(ROUND_MS);
   expect(lease!.calls).toEqual(['deadline', `renewing by ${LEASE_MS}`]);
 });
 
-it('whether a lease is prolonged is decided once, also if that changes in that instant', async () => {
+it('whether a lease is extended is decided once, even if that changes at the same moment', async () => {
   const [changing] = watch(1);
   vi.spyOn(changing!, 'isWatched', 'get').mockReturnValueOnce(false).mockReturnValue(true);
   await vi.advanceTimersByTimeAsync(ROUND_MS);
@@ -273,7 +273,7 @@ it('an answer for a lease that was released meanwhile is dropped', async () => {
   expect(lease!.replies).toEqual([]);
 });
 
-it('what was just acquired is left out of a round, but never waits for longer than a round', async () => {
+it('a lease that was just acquired skips a round, but never waits longer than a round', async () => {
   const [first] = watch(1);
   await vi.advanceTimersByTimeAsync(ROUND_MS * 0.9);
   const [second] = watch(1);
@@ -283,14 +283,14 @@ it('what was just acquired is left out of a round, but never waits for longer th
   expect(second!.replies).toHaveLength(1);
 });
 
-it('renewAll renews everything at once', async () => {
+it('renewAll() renews every lease at once', async () => {
   const leases = watch(3);
   watchdog.renewAll();
   await vi.advanceTimersByTimeAsync(0);
   expect(leases.every(({ replies }) => replies.length === 1)).toBe(true);
 });
 
-it('what is in doubt is renewed at once, however young, and nothing else', async () => {
+it('a lease in doubt is renewed at once, however young, and no other lease is', async () => {
   batchKey = ({ lock }) => lock;
   const [one, two] = watch(2);
   watchdog.doubt((key) => key === 'lock:0');
@@ -298,10 +298,10 @@ it('what is in doubt is renewed at once, however young, and nothing else', async
   expect([one!.replies, two!.replies]).toEqual([['kept'], []]);
 });
 
-it('what is in doubt is sent again soon while it stays unanswered, by the clock and not by further doubts', async () => {
+it('a lease in doubt is soon sent again while it stays unanswered, on a timer and not at further doubts', async () => {
   const [lease] = watch(1);
   renew.mockImplementation(() => {
-    watchdog.doubt(() => true); // asking finds that the server is gone
+    watchdog.doubt(() => true); // the query finds that the server is gone
     return Promise.reject(new Error('lost'));
   });
   watchdog.doubt(() => true);
@@ -318,11 +318,11 @@ it('what is in doubt is sent again soon while it stays unanswered, by the clock 
   expect(lease!.replies).toHaveLength(2);
 });
 
-it('a lease is told once that it was in doubt, when it is not any more, and of every new connection', async () => {
+it('a lease is notified once of a doubt, after the renewal is answered, and at every new connection', async () => {
   const [lease] = watch(1);
   const told = (): number => lease!.calls.filter((call) => call === 'serverMayHaveChanged').length;
   watchdog.doubt(() => true);
-  watchdog.doubt(() => true); // asking may find once more that the server is gone
+  watchdog.doubt(() => true); // the query may find once more that the server is gone
   expect(told()).toBe(0);
   await vi.advanceTimersByTimeAsync(0);
   expect(told()).toBe(1);
@@ -332,7 +332,7 @@ it('a lease is told once that it was in doubt, when it is not any more, and of e
   expect(told()).toBe(2);
 });
 
-it('a lease whose renewal stayed unanswered before its server was lost is told so when it is answered', async () => {
+it('a lease whose renewal stayed unanswered before its server was lost is notified when it is answered', async () => {
   const [lease] = watch(1);
   renew.mockRejectedValueOnce(new Error('CLUSTERDOWN'));
   await vi.advanceTimersByTimeAsync(LEASE_MS / 3);
@@ -343,7 +343,7 @@ it('a lease whose renewal stayed unanswered before its server was lost is told s
   expect(lease!.calls).toContain('serverMayHaveChanged');
 });
 
-it('a lease that is over when it comes into doubt is not renewed', async () => {
+it('a lease that has ended when it comes into doubt is not renewed', async () => {
   const [lease] = watch(1);
   vi.spyOn(lease!, 'ageMs').mockReturnValue(-1);
   watchdog.doubt(() => true);
@@ -352,7 +352,7 @@ it('a lease that is over when it comes into doubt is not renewed', async () => {
   expect(renew).not.toHaveBeenCalled();
 });
 
-it('with nothing to watch its timer rings once more at most, for nobody', () => {
+it('with nothing to watch the timer fires once more at most, and does nothing', () => {
   const leases = watch(3);
   expect(vi.getTimerCount()).toBe(1);
   for (const lease of leases) watchdog.unwatch(lease);

@@ -1,4 +1,4 @@
-// The verdict of the demo on fencing tokens: it fails unless all that it is about was seen.
+// The verdict of the demo on fencing tokens: it fails unless the run showed everything that the demo is about.
 import { expect, it } from 'vitest';
 import { findBug } from '../../../demo/scenes/fenced.js';
 
@@ -10,8 +10,8 @@ it('finds nothing wrong where the late write destroys money without tokens and i
 });
 
 it.each([
-  { what: 'nobody else got the lock', bare: { takeoverMs: undefined } },
-  { what: 'nobody else got the lock', fenced: { takeoverMs: undefined } },
+  { what: 'nobody else acquired the lock', bare: { takeoverMs: undefined } },
+  { what: 'nobody else acquired the lock', fenced: { takeoverMs: undefined } },
   { what: 'nobody else wrote', bare: { meanwhile: 0 } },
   { what: 'nobody else wrote', fenced: { meanwhile: 0 } },
   { what: 'never wrote', bare: { lateWrite: undefined } },
@@ -20,7 +20,7 @@ it.each([
   { what: 'Without tokens the late write destroyed nothing', bare: { lostCents: 0 } },
   { what: 'With tokens the late write was accepted', fenced: { lateWrite: 'accepted' } },
   { what: 'With tokens 7 cents were lost', fenced: { lostCents: 7 } },
-] as const)('tells of a run in which $what ($bare, $fenced)', ({ what, ...seen }) => {
+] as const)('reports a run in which $what ($bare, $fenced)', ({ what, ...seen }) => {
   const bare = 'bare' in seen ? seen.bare : {};
   const fenced = 'fenced' in seen ? seen.fenced : {};
   expect(findBug({ ...BARE, ...bare }, { ...FENCED, ...fenced })).toContain(what);

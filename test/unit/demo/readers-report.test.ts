@@ -1,4 +1,4 @@
-// The verdict of the demo on readers and writers: it fails unless all that it is about was seen.
+// The verdict of the demo on readers and writers: it fails unless the run showed everything that the demo is about.
 import { expect, it } from 'vitest';
 import type { Worker } from '../../../demo/support/crew.js';
 import { findBug, Stays } from '../../../demo/scenes/readers.js';
@@ -20,17 +20,17 @@ it('finds nothing wrong where sums are wrong without a lock and right under it',
 it.each([
   { what: 'Without locks all sums were right', bare: { wrongSums: 0 } },
   { what: '3 sums were wrong', locked: { wrongSums: 3 } },
-  { what: '2 times somebody was beside one who wrote', locked: { intrusions: 2 } },
-  { what: 'No two read at the same time', locked: { mostReaders: 1 } },
-  { what: 'kept those out who write', locked: { transfers: 0 } },
-  { what: 'After the kill of a reader', locked: { takeoverMs: { writer: 1 } } },
-  { what: 'After the kill of a writer', locked: { takeoverMs: { reader: 1 } } },
-  { what: 'there was 3,999.50 in all', locked: { totalCents: 3_999_50 } },
-])('tells of a run in which $what ($bare, $locked)', ({ what, bare, locked }) => {
+  { what: 'A writer overlapped with another process 2 times', locked: { intrusions: 2 } },
+  { what: 'No two readers overlapped', locked: { mostReaders: 1 } },
+  { what: 'shut out the writers', locked: { transfers: 0 } },
+  { what: 'After a reader was killed', locked: { takeoverMs: { writer: 1 } } },
+  { what: 'After a writer was killed', locked: { takeoverMs: { reader: 1 } } },
+  { what: 'the accounts held 3,999.50 in total', locked: { totalCents: 3_999_50 } },
+])('reports a run in which $what ($bare, $locked)', ({ what, bare, locked }) => {
   expect(findBug({ ...BARE, ...bare }, { ...LOCKED, ...locked })).toContain(what);
 });
 
-it('counts who was beside a writer, and how many read at the same time, in whatever order it is told', () => {
+it('counts overlaps with a writer, and concurrent readers, in whatever order the reports arrive', () => {
   const [w, r1, r2, r3] = ['w', 'r1', 'r2', 'r3'].map((name) => ({ name }) as unknown as Worker);
   const stays = new Stays();
   const stay = (worker: Worker | undefined, fromMs: number, toMs: number): void => {

@@ -1,4 +1,4 @@
-// What a MultiLock can be made of: anything else is refused before anything is sent.
+// The valid members of a MultiLock: anything else is refused before anything is sent.
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Holdfast, OptionError, type Lock } from '../../../src/index.js';
@@ -11,7 +11,7 @@ let client: Holdfast;
 let other: Holdfast;
 
 beforeEach(() => {
-  // Nobody listens there: what is refused must not need a server.
+  // Nobody listens there: a refusal must not need a server.
   redis = new Redis({ port: 1, lazyConnect: true, retryStrategy: () => null });
   redis.on('error', () => undefined);
   client = new Holdfast({ redis });
@@ -39,7 +39,7 @@ describe('a MultiLock is refused', () => {
     expect(refusal().message).toContain('at least one lock');
   });
 
-  it('with the same lock twice, whichever objects and kinds stand for it', () => {
+  it('with the same lock twice, by whatever objects and kinds', () => {
     const once = client.getLock('orders:1');
     for (const again of [once, client.getLock('orders:1'), client.getFairLock('orders:1')]) {
       expect(refusal(once, client.getLock('orders:2'), again).message).toContain(
@@ -55,7 +55,7 @@ describe('a MultiLock is refused', () => {
     expect(message).toContain(inner.name);
   });
 
-  it('with a Redlock and a lock that it is made of, or two Redlocks that share one', () => {
+  it('with a Redlock and one of its members, or two Redlocks that share one', () => {
     const [one, two] = [client, other].map((each) => each.getLock('orders:1'));
     const red = client.getRedLock(one!, two!);
     for (const again of [two!, other.getFairLock('orders:1'), red, other.getRedLock(two!)]) {
@@ -65,7 +65,7 @@ describe('a MultiLock is refused', () => {
   });
 
   it.each([undefined, null, 'orders:1', 7, {}, { name: 'orders:1' }, () => undefined])(
-    'with %o, which is no lock',
+    'with %o, which is not a lock',
     (given) => {
       expect(refusal(client.getLock('orders:1'), given).message).toContain('member 2');
     },
@@ -78,7 +78,7 @@ describe('a MultiLock is refused', () => {
     expect(refusal([lock]).message).toMatch(/member 1 .* is an array of 1/);
   });
 
-  it('with a read-write lock or a semaphore, which it names, and says what would be right', () => {
+  it('with a read-write lock or a semaphore, which it names, with the right call', () => {
     const whole = refusal(client.getReadWriteLock('catalog')).message;
     expect(whole).toMatch(/is a read-write lock .*readLock\(\).*one half of getReadWriteLock\(\)/);
     expect(refusal(client.getSemaphore('api', { permits: 1 })).message).toContain('is a semaphore');
@@ -120,11 +120,14 @@ it.each([
   ['acquire', [{ lease: 0 }]],
   ['tryAcquire', [{ wiat: 5 }]],
   ['withLock', [undefined]],
-] as const)('%s(%o) is refused without a server, and named by all members', async (call, args) => {
-  const multi = client.getMultiLock(client.getLock('orders:1'), client.getLock('orders:2'));
-  const calls = multi as unknown as Record<string, (...given: unknown[]) => Promise<unknown>>;
-  await expect(calls[call]!(...args)).rejects.toMatchObject({
-    code: 'INVALID_OPTION',
-    lockName: multi.name,
-  });
-});
+] as const)(
+  '%s(%o) is refused without a server, in the name of all members',
+  async (call, args) => {
+    const multi = client.getMultiLock(client.getLock('orders:1'), client.getLock('orders:2'));
+    const calls = multi as unknown as Record<string, (...given: unknown[]) => Promise<unknown>>;
+    await expect(calls[call]!(...args)).rejects.toMatchObject({
+      code: 'INVALID_OPTION',
+      lockName: multi.name,
+    });
+  },
+);

@@ -100,7 +100,7 @@ describe('a member whose lease is over when the last one is acquired', () => {
   });
 });
 
-it('no unlock() is owed to a member before all are acquired', async () => {
+it('no unlock() is counted for a member before all are acquired', async () => {
   two.answer = (hold) => (two.holds.length === 0 ? isHeld() : hold);
   await begin(5_000);
   for (const { origins, holds } of [one, two]) {
@@ -110,7 +110,7 @@ it('no unlock() is owed to a member before all are acquired', async () => {
   expect(one.holds[0]!.becomeMember).not.toHaveBeenCalled();
 });
 
-it('a member that was waited for, and whose extension is refused, ends it', async () => {
+it('a refused extension of a member after a wait ends the acquisition', async () => {
   let tries = 0;
   two.answer = (hold) => {
     if (++tries === 1) return isHeld();
@@ -123,7 +123,7 @@ it('a member that was waited for, and whose extension is refused, ends it', asyn
 });
 
 it.each(['abort', 'close'] as const)(
-  'members are given back at %s, though the extension of the one that was waited for is not answered',
+  'members are released at %s, even if the extension of the one that was waited for has no answer',
   async (ending) => {
     const aborter = new AbortController();
     let isExtending = (): void => undefined;
@@ -149,7 +149,7 @@ it.each(['abort', 'close'] as const)(
   },
 );
 
-it('a member that was waited for, and is lost when it is extended, is tried again', async () => {
+it('a member that is lost at its extension after a wait is tried again', async () => {
   let tries = 0;
   two.answer = (hold) => {
     if (++tries === 1) return isHeld();
@@ -175,7 +175,7 @@ describe('an acquisition whose last tries are cut short by the end of its wait',
     throw new UnavailableError('no answer', { lockName: 'one' });
   }
 
-  it('is told which member was held until a moment ago', async () => {
+  it('names the member that was held until a moment ago', async () => {
     endsAtMs = performance.now() + WAIT_MS;
     two.answer = async (hold) => {
       if (two.requests.length === 1) return isHeld();
@@ -186,7 +186,7 @@ describe('an acquisition whose last tries are cut short by the end of its wait',
     await expect(begin(WAIT_MS)).rejects.toMatchObject({ code: 'LOCK_TIMEOUT', holder: 'they:1' });
   });
 
-  it('is not told of one that was held more than a second ago', async () => {
+  it('does not name one that was held more than a second ago', async () => {
     endsAtMs = performance.now() + WAIT_MS;
     two.answer = (hold) => {
       if (two.requests.length === 1) return isHeld();
@@ -194,7 +194,7 @@ describe('an acquisition whose last tries are cut short by the end of its wait',
     };
     one.answer = async (hold) => {
       if (one.requests.length === 1) return hold;
-      // Unreachable, so it is what is waited for next.
+      // Unreachable, so that the call waits for it next.
       if (one.requests.length === 2) throw new UnavailableError('no answer', { lockName: 'one' });
       await untilNear();
       return hold;
@@ -203,7 +203,7 @@ describe('an acquisition whose last tries are cut short by the end of its wait',
   });
 });
 
-describe('who is woken lets others try first', () => {
+describe('a woken acquisition lets others try first', () => {
   const waiting: Promise<unknown>[] = [];
 
   /** How it defers: a call that has lost `rounds` rounds, since a member is held for ever. */
@@ -216,7 +216,7 @@ describe('who is woken lets others try first', () => {
     const mine = (): number => two.requests.filter((other) => other.sinceMs === sinceMs).length;
     const ended = vi.fn();
     acquiring.then(ended, ended);
-    // The next one is on its way then.
+    // The next one is under way then.
     while (mine() <= rounds && ended.mock.calls.length === 0) await sleep(1);
     return () => deferMs!();
   }
@@ -226,12 +226,12 @@ describe('who is woken lets others try first', () => {
     waiting.length = 0;
   });
 
-  it('not while nobody was disappointed often', async () => {
+  it('not while no caller has failed often', async () => {
     const deferMs = await deferring(2);
     expect(deferMs()).toBe(0);
   });
 
-  it('for some round trips where somebody else was, who does not', async () => {
+  it('for some round trips when another caller, which does not defer, has failed often', async () => {
     const deferMs = await deferring(12);
     const othersDeferMs = await deferring(1);
     expect(deferMs()).toBe(0);
@@ -239,7 +239,7 @@ describe('who is woken lets others try first', () => {
     expect(othersDeferMs()).toBeLessThanOrEqual(6 * 2 * ROUND_TRIP_MS);
   });
 
-  it('never for more than half of the time that is left', async () => {
+  it('never for more than half of the remaining time', async () => {
     await deferring(12);
     const othersDeferMs = await deferring(1, 70);
     expect(othersDeferMs()).toBeLessThanOrEqual((70 - ROUND_TRIP_MS + 2) / 2);
@@ -247,7 +247,7 @@ describe('who is woken lets others try first', () => {
 });
 
 describe('whether two members are the same key', () => {
-  it('is asked of each server by itself: one that stays down holds up nobody beyond the wait', async () => {
+  it('is a query of each server on its own: one that stays down delays nobody beyond the wait', async () => {
     const [down, back] = [new MemoryRedis(), new MemoryRedis()];
     for (const server of [down, back]) server.down();
     await using one = new Holdfast({ redis: down, commandTimeout: 500 });
@@ -256,7 +256,7 @@ describe('whether two members are the same key', () => {
     const multi = one.getMultiLock(one.getLock('a'), other.getLock('a'));
     const failed = rejectionOf(multi.acquire({ wait: 1_000 }));
     back.up();
-    await back.advance(80); // connected again, before it is time to give up
+    await back.advance(80); // reconnected before the client gives up
     await down.advance(5_000);
     await back.advance(5_000);
     expect(await settledWithin(failed, 2_000)).toBeInstanceOf(UnavailableError);

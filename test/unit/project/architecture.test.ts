@@ -1,4 +1,4 @@
-// The page that leads a reader through the code: each file and each name that it gives is there.
+// The architecture page: every file and every name on it exists.
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 
@@ -19,7 +19,7 @@ const files = spans.filter(
 );
 const names = spans.filter((text) => /^#?[A-Za-z]\w*(\.\w+)?$/.test(text) && !files.includes(text));
 
-it.each(files)('the architecture page names %s, which is there', (file) => {
+it.each(files)('the architecture page names %s, which exists', (file) => {
   const end = file.replace(/\/$/, '').replaceAll('.', '\\.').replaceAll('*', '.*');
   const isIt = new RegExp(`(^|/)${end}$`);
   expect(paths.some((path) => isIt.test(path))).toBe(true);
@@ -31,7 +31,7 @@ it.each(names)('the architecture page names %s, which is in the code', (name) =>
   expect(sources.some(isIn) || paths.includes(`lua/${name}.lua`)).toBe(true);
 });
 
-it('the architecture page names enough for these tests to say something', () => {
+it('the architecture page names enough for these tests to be meaningful', () => {
   expect(files.length).toBeGreaterThan(40);
   expect(names.length).toBeGreaterThan(15);
 });

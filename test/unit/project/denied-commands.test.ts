@@ -1,5 +1,5 @@
-// Each script without one of its commands, each in turn, as for a user who may not use it: it does all of its work or none of it, and leaves no
-// key without an end.
+// Each script without one of its commands, each in turn, as for a user without that permission: it does all of its work or none, and leaves
+// no key without expiry.
 import { describe, expect, it } from 'vitest';
 import type { Reply } from '../../../src/testing/lua-runtime.js';
 import { memoryScripts } from '../../../src/testing/scripts.memory.generated.js';
@@ -34,13 +34,13 @@ describe.each(SCENARIOS)('$title', (scenario) => {
       for (const [ttlMs] of Object.values(left)) expect(ttlMs, words).not.toBe(-1);
       if (isError(reply)) {
         expect(reply, words).toEqual(DENIED);
-        // A token that was given already is used up when its owner may not leave the line for the lock.
+        // A token is used up if its owner then may not leave the line for the lock.
         const isUsedUp = script === 'join' && before.counter && command === 'ZREM';
         const { counter } = isUsedUp ? permitted.left : stateBefore;
         const expected = { ...stateBefore, ...(counter && { counter }) };
         expectToBe(withoutTorn(left, scenario), withoutTorn(expected, scenario), words);
       } else if (script === 'gather' && (reply as readonly Reply[])[0] === null) {
-        // It is told by null what to send by itself, to be told why.
+        // Its answer is null for a call that must be sent alone to learn the reason.
         expectToBe(left, stateBefore, words);
       } else if (script !== 'weightedHandOver' || command !== 'PUBSUB') {
         expectToBe(left, doneWithout(scenario, command, stateBefore, permitted.left), words);
@@ -69,7 +69,7 @@ function play(
   return { reply, left: server.state, commands };
 }
 
-/** The keys of a line, and of several holders, may stay for longer than what is in them. That permits were set may be forgotten earlier. */
+/** The keys of a line, and of several holders, may outlive their contents. The set number of permits may be forgotten earlier. */
 function expectToBe(found: State, expected: State, words: string): void {
   const maySay = Object.entries(found).map(([key, [ttlMs, content]]) => {
     const expectedMs = expected[key]?.[0] ?? ttlMs;
@@ -80,7 +80,7 @@ function expectToBe(found: State, expected: State, words: string): void {
   expect(Object.fromEntries(maySay), words).toEqual(expected);
 }
 
-/** What is done without a command that it can do without. */
+/** The effect without a command that is optional. */
 function doneWithout(
   scenario: Scenario,
   command: string,
@@ -88,19 +88,19 @@ function doneWithout(
   permitted: State,
 ): State {
   const { script, before, args } = scenario;
-  // The word for one who was forced out may stay: it ends by itself.
+  // The mark of an owner that was forced out may stay: it expires.
   if (command === 'DEL' && before.word !== undefined && !before.lock) return stateBefore;
-  // A lock is handed over without a token to who asks for it then.
+  // A lock is handed over without a token, which its receiver then asks for.
   if (script === 'handOver' && ['GET', 'SET'].includes(command)) {
     const { counter } = stateBefore;
     return { ...without(permitted, ['counter']), ...(counter && { counter }) };
   }
-  // The places are taken at their word.
+  // The places count as listening if they say so.
   if (command === 'PUBSUB') return play({ ...scenario, args: args.with(5, '0') }).left;
   return permitted;
 }
 
-/** Of holders whose lock or leases were deleted, what is left means nothing: it may be cleared away. */
+/** After the lock or the leases were deleted, the rest of its holders is meaningless and may be removed. */
 function withoutTorn(state: State, { before }: Scenario): State {
   return before.missing === undefined ? state : without(state, [LOCK, LEASES]);
 }

@@ -1,4 +1,4 @@
-// The generated modules carry the Lua scripts, whole, and embed-lua.mjs notices when they do not.
+// The generated modules contain the whole Lua scripts, and embed-lua.mjs notices when they do not.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
@@ -48,7 +48,7 @@ it('the generated modules are up to date', () => {
   execFileSync(process.execPath, ['scripts/embed-lua.mjs', '--check']);
 });
 
-it('text that means something in a template literal comes through', async () => {
+it('text with a special meaning in a template literal survives', async () => {
   const source = 'return "`a`" .. "\\\\n" .. "${b}" .. "\\n" -- \\` \\${ ü\r\n';
   writeFileSync(join(folder, 'lua/odd-one.lua'), source);
   expect(embed().status).toBe(0);
@@ -60,7 +60,7 @@ it('text that means something in a template literal comes through', async () => 
   expect(generated.scripts['oddOne']).toMatchObject({ name: 'odd-one', source });
 });
 
-it('fragments stand where they are included, also in another one, and as far in; --print shows the whole script', () => {
+it('fragments are inserted where they are included, even in another one, with its indent; --print shows the whole script', () => {
   writeFileSync(join(folder, 'lua/one.lua'), 'if KEYS[1] then\n  -- include: outer, last\nend\n');
   writeFileSync(join(folder, 'lua/lib/outer.lua'), 'local a = 1\n\n-- include: inner\n');
   writeFileSync(join(folder, 'lua/lib/inner.lua'), 'a = 2\n');
@@ -70,7 +70,7 @@ it('fragments stand where they are included, also in another one, and as far in;
   expect(embed('--print', 'two').status).not.toBe(0);
 });
 
-it('a fragment that is not there fails', () => {
+it('a missing fragment fails', () => {
   writeFileSync(join(folder, 'lua/one.lua'), '-- include: two\nreturn 1\n');
   expect(embed().status).not.toBe(0);
 });
@@ -85,7 +85,7 @@ it('--check fails after a change of a fragment', () => {
 });
 
 it.each(['src/redis/scripts.generated.ts', 'src/testing/scripts.memory.generated.ts'])(
-  '--check fails where %s is another one',
+  '--check fails where %s differs',
   (file) => {
     writeFileSync(join(folder, 'lua/one.lua'), 'return 1\n');
     expect(embed().status).toBe(0);

@@ -1,4 +1,4 @@
-// What tests print: warnings of ours that no test provokes, and which test it was.
+// The output of tests: unexpected warnings of ours, with the name of the test.
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, it, onTestFinished } from 'vitest';
 import { expectWarnings } from '../../support/expected-warnings.js';

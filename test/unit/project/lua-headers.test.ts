@@ -1,5 +1,5 @@
-// Holds each Lua script's header to its body: every key and argument is described, unpacked by its name, and used. And fragments stand once, for
-// scripts that use them.
+// Checks each Lua script's header against its body: every key and argument is described, unpacked by its name, and used. Fragments exist
+// once, for the scripts that use them.
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { scripts, type Script } from '../../../src/redis/scripts.generated.js';
@@ -8,7 +8,7 @@ describe.each(Object.values<Script>(scripts).map(inParts))('lua/$name', ({ heade
   const described = describedInputs(header);
   const unpacked = unpackedNames(body);
 
-  it('says what it does first', () => {
+  it('says first what it does', () => {
     expect(header[0]).toMatch(/^-- [A-Z].+/);
   });
 
@@ -41,7 +41,7 @@ describe.each(Object.values<Script>(scripts).map(inParts))('lua/$name', ({ heade
     },
   );
 
-  it('uses no key or argument that the header leaves out', () => {
+  it('uses no key or argument that the header omits', () => {
     const uses = [...unpacked.values(), ...Array.from(body.matchAll(USE), ([use]) => use)];
     for (const [use, kind, index] of uses.flatMap((text) => [...text.matchAll(USE)])) {
       const isDescribed = described.some(
@@ -59,11 +59,11 @@ describe.each(readFolder('lua/lib'))('lua/lib/$name', ({ name, source }) => {
     includedBy(file.source).includes(name),
   );
 
-  it('says what it does first', () => {
+  it('says first what it does', () => {
     expect(source).toMatch(/^-- [A-Z].+/);
   });
 
-  it('serves more than one script, and takes keys and arguments by their names', () => {
+  it('serves more than one script, and uses the names of their keys and arguments', () => {
     expect(including.length).toBeGreaterThan(1);
     expect(source).not.toMatch(/\b(KEYS|ARGV)\b/);
   });
@@ -82,7 +82,7 @@ it.each(Object.values<Script>(scripts).map(inParts))(
   },
 );
 
-it('no function stands in two files', () => {
+it('no function is in two files', () => {
   const functions = [...readFolder('lua'), ...readFolder('lua/lib')].flatMap(({ source }) =>
     Array.from(inCode(source).matchAll(/^( *)local function .*?\n\1end$/gms), ([text]) =>
       text.trim(),
@@ -97,7 +97,7 @@ const USE = /\b(KEYS|ARGV)\[([^\]]+)\]/g;
 interface DescribedInput {
   kind: string;
   index: number;
-  /** Stands for this and all further ones. */
+  /** Stands for this index and all further ones. */
   isTail: boolean;
   name: string;
   type: string;
@@ -113,7 +113,7 @@ function describedInputs(header: string[]): DescribedInput[] {
   });
 }
 
-/** By the name of each variable, the key or argument that is in it, or all of them. */
+/** By the name of each variable, the key or argument in it, or all of them. */
 function unpackedNames(body: string): Map<string, string> {
   const statements = body.matchAll(/^local ([\w, ]+) = (.*\b(?:KEYS|ARGV)\b.*)$/gm);
   const pairs = Array.from(statements, ([, names = '', values = '']) => {

@@ -1,4 +1,4 @@
-// What the translator of the scripts does not know fails the build, with file and line; what it knows stays readable.
+// The translator of the scripts fails the build at what it does not support, with file and line; the rest stays readable.
 import { expect, it } from 'vitest';
 import { translated } from '../../support/lua.js';
 
@@ -34,7 +34,7 @@ it.each([
   );
 });
 
-it('what is no Lua is refused', () => {
+it('text that is not Lua is refused', () => {
   expect(() => translated('local a = 1\nlocal a b')).toThrow(/^lua\/program\.lua:2: /);
 });
 

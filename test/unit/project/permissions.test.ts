@@ -1,9 +1,9 @@
-// The commands that the README asks permission for are those that the scripts and the client send: all of them, and no others.
+// The permissions that the README asks for are exactly the commands that the scripts and the client send.
 import { describe, expect, it } from 'vitest';
 import { scripts } from '../../../src/redis/scripts.generated.js';
 import { permittedCommands, readmePermissions } from '../../support/users.js';
 
-/** What the client sends besides what is in the scripts. */
+/** The commands that the client sends besides those in the scripts. */
 const OF_THE_CLIENT = {
   server: ['ping', 'info', 'script|load', 'evalsha', 'eval', 'subscribe', 'unsubscribe', 'type'],
   cluster: ['cluster|slots', 'asking', 'ssubscribe', 'sunsubscribe'],
@@ -26,10 +26,10 @@ describe('the permissions in the README', () => {
     );
   });
 
-  it('in a cluster are those and what a cluster needs', () => {
+  it('in a cluster are those and the commands for a cluster', () => {
     const needed = new Set([
       ...permittedCommands(readmePermissions('server', 'app:')).filter(
-        (command) => command !== 'script|load', // a node is sent in full what it does not know
+        (command) => command !== 'script|load', // a node receives in full the scripts that it does not know
       ),
       ...OF_THE_CLIENT.cluster,
       ...PUBLISHED_BY.cluster,

@@ -1,4 +1,4 @@
-// Version, CHANGELOG and tag say the same, and scripts/check-release.mjs notices when they do not.
+// Version, CHANGELOG and tag agree, and scripts/check-release.mjs notices when they do not.
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -37,7 +37,7 @@ describe('the check before a release', () => {
     rmSync(folder, { recursive: true });
   });
 
-  it('lets a version pass that all name alike', () => {
+  it('accepts a version that all name alike', () => {
     expect(check('v1.2.3', {})).toEqual({ status: 0, told: '1.2.3 may be released\n' });
     expect(
       check('v1.2.3', { changelog: '## [Unreleased]\n\n## [1.2.3] - 2026-01-01\n' }).status,

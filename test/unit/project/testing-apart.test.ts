@@ -1,9 +1,9 @@
-// Whoever imports holdfast loads nothing of holdfast/testing.
+// An import of holdfast loads nothing of holdfast/testing.
 import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { expect, it } from 'vitest';
 
-/** The files that are loaded with this one, itself among them; imports of types alone are none. */
+/** The files that are loaded with this one, including itself; imports of types alone load none. */
 function loadedWith(path: string, loaded = new Set<string>()): Set<string> {
   if (loaded.has(path)) return loaded;
   loaded.add(path);

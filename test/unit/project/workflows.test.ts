@@ -1,4 +1,4 @@
-// The workflows and the compose file keep what they promise: whoever reads them need not run them to know.
+// The workflows and the compose file keep their promises.
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
@@ -10,7 +10,7 @@ const workflows = readdirSync(FOLDER).map((file) => ({
 }));
 
 describe.each(workflows)('$file', ({ text }) => {
-  it('pins each action by its commit, and says which version that is', () => {
+  it('pins each action by its commit, and names its version', () => {
     const uses = [...text.matchAll(/uses: (.+)$/gm)].map(([, action]) => action!);
     expect(uses.length).toBeGreaterThan(0);
     const pinned = /^[\w-]+\/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/;
@@ -31,7 +31,7 @@ it('an action has one commit in all workflows', () => {
   expect([...commits.values()].map(({ size }) => size)).toEqual([...commits].map(() => 1));
 });
 
-it('the tests run on every line of Node.js that is supported', () => {
+it('the tests run on every supported line of Node.js', () => {
   const { jobs } = workflow('ci.yml');
   for (const job of ['check', 'servers'])
     expect(jobs[job]?.strategy?.matrix['node']).toEqual([20, 22, 24, 26]);
@@ -72,7 +72,7 @@ describe('the compose file', () => {
   const of = (profile: string): Service[] =>
     Object.values(services).filter(({ profiles }) => profiles.includes(profile));
 
-  it.each(Object.entries(services))('knows whether %s is well', (_, { healthcheck }) => {
+  it.each(Object.entries(services))('checks the health of %s', (_, { healthcheck }) => {
     expect(healthcheck?.test).toEqual(['CMD-SHELL', expect.any(String)]);
   });
 
@@ -92,7 +92,7 @@ describe('the compose file', () => {
     ]);
   });
 
-  it('is told of in full', () => {
+  it('is documented in full', () => {
     const profiles = [...new Set(Object.values(services).flatMap((service) => service.profiles))];
     const told = /`docker compose --profile (\w+) up`.*?also ([^)]+)\)/.exec(
       readFileSync('CONTRIBUTING.md', 'utf8'),

@@ -1,4 +1,4 @@
-// A client's callers in the queue for a fair lock: which grants they take, how their places are renewed, and when the lock is looked at.
+// A client's callers in line for a fair lock: which grants they take, how their places are renewed, and when the client queries the lock.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Hold, Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
@@ -10,9 +10,9 @@ const CHANNEL = 'redisson_lock__channel:{orders}';
 
 let redis: MemoryRedis;
 let tap: TappedRedis;
-/** Whose scripts are seen. */
+/** The client whose scripts are recorded. */
 let client: Holdfast;
-/** Who has the lock first. */
+/** The client that has the lock first. */
 let other: Holdfast;
 let held: Hold;
 let ends: AbortController;
@@ -41,7 +41,7 @@ function newClient(source: unknown, clientId: string): Holdfast {
   return made;
 }
 
-/** So many callers of the client wait in the queue; resolves when their subscription stands, too. */
+/** `count` callers of the client wait in line; resolves when they are subscribed as well. */
 async function wait(count = 1, options: { lease?: number } = {}): Promise<void> {
   for (let i = 0; i < count; i++)
     client
@@ -65,7 +65,7 @@ function nonce(): string {
   return String(Math.max(Number(join), Number(renewal)));
 }
 
-/** Whether the latest renewal, or join, said of the place that its client listens. */
+/** Whether the latest renewal or join of the place said that its client listens. */
 function saidToListen(): string | undefined {
   const at = tap.sent.findLastIndex(({ name }) => name === 'join' || name === 'renewPlaces');
   const { name, args } = tap.sent[at]!;
@@ -79,7 +79,7 @@ async function gone(): Promise<void> {
 }
 
 describe('a grant', () => {
-  it('is taken without asking the server', async () => {
+  it('is taken without a command to the server', async () => {
     await wait();
     await held.release();
     await redis.advance(0);
@@ -88,7 +88,7 @@ describe('a grant', () => {
     expect(entered[0]!.remaining()).toBeGreaterThan(LEASE_MS - 1_000);
   });
 
-  it('counts from when the renewal was sent whose nonce it says', async () => {
+  it('counts from the sending of the renewal with its nonce', async () => {
     await wait();
     await redis.advance(14_000); // the renewal was sent 4 s ago
     await held.release();
@@ -97,7 +97,7 @@ describe('a grant', () => {
     expect(entered[0]!.remaining()).toBeGreaterThan(LEASE_MS - 5_000);
   });
 
-  it('of a fixed lease lasts for that from the turn on, and is confirmed', async () => {
+  it('of a fixed lease lasts that long from the turn on, and is confirmed', async () => {
     await wait(1, { lease: 5_000 });
     await redis.advance(9_000);
     await held.release();
@@ -107,7 +107,7 @@ describe('a grant', () => {
     expect(tap.last('confirm').args.slice(0, 2)).toEqual([entered[0]!.ownerId, '5000']);
   });
 
-  it('with less than half of the lease of its place left is only taken when the server says so', async () => {
+  it("with less than half of its place's lease left is only taken when the server confirms it", async () => {
     await wait();
     tap.deafen();
     const release = tap.holdAnswers('renewPlaces');
@@ -147,7 +147,7 @@ describe('a grant', () => {
     expect(entered).toHaveLength(1);
   });
 
-  it('with a nonce older than that of a renewal that was answered is refused', async () => {
+  it('with a nonce older than that of an answered renewal is refused', async () => {
     await wait();
     const older = nonce();
     const [owner = ''] = await owners();
@@ -179,7 +179,7 @@ describe('a grant', () => {
     expect(holder!.remaining).toBeLessThanOrEqual(2_000);
   });
 
-  it('that comes again while the lock is held, or when it was given up, changes nothing', async () => {
+  it('that comes again while the lock is held, or after its release, changes nothing', async () => {
     await wait();
     const message = `${nonce()} ${(await owners())[0] ?? ''}`;
     await held.release();
@@ -225,7 +225,7 @@ describe('a grant', () => {
     },
   );
 
-  it('from before its place was gone is refused while it joins again', async () => {
+  it('from before its place was gone is refused while the caller joins again', async () => {
     await wait();
     const older = nonce();
     const [owner = ''] = await owners();
@@ -240,7 +240,7 @@ describe('a grant', () => {
     expect(entered).toHaveLength(1);
   });
 
-  it('that was lost is not needed where this very client released the lock', async () => {
+  it('that was lost is not needed if this client released the lock', async () => {
     await held.release();
     held = await client.getFairLock('orders').acquire();
     await wait();
@@ -250,7 +250,7 @@ describe('a grant', () => {
     expect(entered).toHaveLength(1);
   });
 
-  it('of a fenced lock without a token has its caller ask for one', async () => {
+  it('of a fenced lock without a token makes its caller ask for one', async () => {
     client
       .getFencedLock('orders', { fair: true })
       .acquire({ signal: ends.signal })
@@ -279,7 +279,7 @@ describe('places', () => {
     expect(new Set(renewals.map(({ args }) => args[1])).size).toBe(2);
   });
 
-  it('are subscribed once for all callers, and not at all for one who gets the lock at once', async () => {
+  it('are subscribed once for all callers, and not at all for one that gets the lock at once', async () => {
     await held.release();
     await using hold = await client.getFairLock('orders').acquire();
     expect(tap.subscribed).toEqual([]);
@@ -292,7 +292,7 @@ describe('places', () => {
     expect(tap.subscribed.slice(2)).toEqual([`-${tap.grantChannel}`, `-${CHANNEL}`]);
   });
 
-  it('that were left are not renewed any more, and nothing is left of them', async () => {
+  it('that were left are no longer renewed, and leave nothing', async () => {
     await wait(2);
     ends.abort();
     await redis.advance(1);
@@ -302,7 +302,7 @@ describe('places', () => {
     expect(await owners()).toEqual([]);
   });
 
-  it('are asked for by each caller itself when the server refuses their renewal', async () => {
+  it('are queried by each caller itself when the server refuses their renewal', async () => {
     await wait(2);
     redis.down();
     const waiting = rejectionOf(client.getFairLock('orders').acquire({ wait: 5_000 }));
@@ -313,7 +313,7 @@ describe('places', () => {
     expect(await owners()).toHaveLength(2);
   });
 
-  it('that are gone are had again with their tickets', async () => {
+  it('that are gone are taken again with their tickets', async () => {
     await wait();
     await gone();
     const [first, again] = tap.all('join');
@@ -323,8 +323,8 @@ describe('places', () => {
   });
 });
 
-describe('a place that is gone though its client listened', () => {
-  it('does not count on being counted, until it has subscribed anew', async () => {
+describe('a place that is gone although its client listened', () => {
+  it('does not claim to listen again until it has a new subscription', async () => {
     await wait();
     await gone();
     expect(saidToListen()).toBe('0');
@@ -334,7 +334,7 @@ describe('a place that is gone though its client listened', () => {
     expect(saidToListen()).toBe('1');
   });
 
-  it('says nothing of that if the server said that it was dropped for what it wants', async () => {
+  it('still claims to listen if the server dropped it for what it wants', async () => {
     await wait();
     tap.answerNext('renewPlaces', ['gone']);
     await tap.tellGrant(`gone ${(await owners())[0] ?? ''}`);
@@ -343,12 +343,12 @@ describe('a place that is gone though its client listened', () => {
   });
 });
 
-describe('the lock is looked at', () => {
+describe('the client queries the lock', () => {
   function looks(): number {
     return tap.all('handOver').length;
   }
 
-  /** It is looked at when so much time has gone by, and not before. */
+  /** The query comes when this much time has passed, and not before. */
   async function expectNextLookIn(delayMs: number): Promise<void> {
     const before = looks();
     await redis.advance(delayMs - 2);
@@ -357,7 +357,7 @@ describe('the lock is looked at', () => {
     expect(looks()).toBe(before + 1);
   }
 
-  it('when the lease of its holder is over, once for all callers', async () => {
+  it('when the lease of its holder ends, once for all callers', async () => {
     await held.release();
     held = await other.getFairLock('orders').acquire({ lease: 4_000 });
     await wait(5);
@@ -371,7 +371,7 @@ describe('the lock is looked at', () => {
     await expectNextLookIn(1_500);
   });
 
-  it('when it was released to nobody; and once more if that is heard, however often, while a look is under way', async () => {
+  it('when it was released to nobody; and once more after further such messages, however many, during a query', async () => {
     await wait();
     const before = looks();
     const answer = tap.holdAnswers('handOver');
@@ -382,7 +382,7 @@ describe('the lock is looked at', () => {
     expect(looks()).toBe(before + 2);
   });
 
-  it('no more when the last caller has left, whatever a look that is under way finds', async () => {
+  it('no more after the last caller has left, whatever the query that is under way finds', async () => {
     await wait();
     const answer = tap.holdAnswers('handOver');
     await tap.tell(CHANNEL, '0');
@@ -394,7 +394,7 @@ describe('the lock is looked at', () => {
     expect(tap.sent.slice(length).filter(({ args }) => args[0] === '')).toEqual([]);
   });
 
-  it('and its places are renewed when it is free and nobody is in the queue', async () => {
+  it('and renews its places when the lock is free and nobody is in line', async () => {
     await wait(2);
     const before = tap.all('renewPlaces').length;
     tap.answerNext('handOver', [0, '', -2]);

@@ -14,7 +14,7 @@ afterEach(() => {
 const notHeld = { code: 'LOCK_NOT_HELD', lockName: 'a' };
 
 describe('outside any run', () => {
-  it('several lock() calls read at the same time, and as many unlock() free it', async () => {
+  it('several lock() calls read at the same time, and as many unlock() calls free the lock', async () => {
     const { readLock, writeLock, there } = fakeReadWrite();
     await readLock.lock();
     await readLock.lock();
@@ -46,7 +46,7 @@ describe('outside any run', () => {
     expect(there.held).toBe('');
   });
 
-  it('unlock() undoes the read lock that ends first, so that nobody is left with less than it asked for', async () => {
+  it('unlock() undoes the read lock that ends first, so that no reader has less than it asked for', async () => {
     const { readLock, there } = fakeReadWrite();
     await readLock.lock();
     await readLock.lock(20_000);
@@ -60,7 +60,7 @@ describe('outside any run', () => {
     expect(left).toEqual(['me:1 me:2 me:4', 'me:1 me:4', 'me:4', '']);
   });
 
-  it('a read lock that was lost is told to the next unlock() of a read lock, not of the write lock', async () => {
+  it('a lost read lock is reported by the next unlock() of a read lock, not of the write lock', async () => {
     const { readLock, writeLock, there } = fakeReadWrite();
     await readLock.lock(5_000);
     await vi.advanceTimersByTimeAsync(6_000);
@@ -71,7 +71,7 @@ describe('outside any run', () => {
     await expect(readLock.unlock()).rejects.toMatchObject(notHeld);
   });
 
-  it('a nested call that waits for itself is warned of after 5 s, whichever half it wants', async () => {
+  it('a nested call that waits for itself triggers a warning after 5 s, whichever half it wants', async () => {
     const { readLock, writeLock, told } = fakeReadWrite();
     await readLock.lock();
     const writes = writeLock.lock();
@@ -89,7 +89,7 @@ describe('outside any run', () => {
     await readLock.unlock();
   });
 
-  it('a wait to read that runs out says who is in the way; that this client reads itself is no reason', async () => {
+  it("a read wait that ends names what is in the way; this client's own readers are not", async () => {
     const { readLock, writeLock, there, server } = fakeReadWrite();
     await readLock.lock();
     const writes = writeLock.lock();
@@ -108,7 +108,7 @@ describe('outside any run', () => {
 });
 
 describe('unlock() of the wrong half', () => {
-  it('says which half is not held, in a run and outside', async () => {
+  it('reports which half is not held, in a run and outside', async () => {
     const { readLock, writeLock, run } = fakeReadWrite();
     const notOf = (half: string): object => ({
       ...notHeld,
@@ -132,8 +132,8 @@ describe('unlock() of the wrong half', () => {
   });
 });
 
-describe('what a half says of itself', () => {
-  it('is about those who read, or about the one who writes', async () => {
+describe('the state of a half', () => {
+  it('is that of the readers, or of the writer', async () => {
     const { readLock, writeLock } = fakeReadWrite();
     const look = async (): Promise<unknown> => [
       await readLock.isLocked(),
@@ -155,7 +155,7 @@ describe('what a half says of itself', () => {
     });
   });
 
-  it('forceUnlock() puts out all who read, or the one who writes, and tells those of this client at once', async () => {
+  it('changes by forceUnlock(), which removes all readers or the writer, and notifies those of this client at once', async () => {
     const { readLock, writeLock, there, server } = fakeReadWrite();
     const holds = [await readLock.acquire(), await readLock.acquire()];
     await fakeReadWrite({ server }).readLock.lock(); // of another client

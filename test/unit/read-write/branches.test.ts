@@ -1,10 +1,10 @@
-// A read-write lock within a process: inside one hold those who read overlap, and one who writes is alone.
+// A read-write lock within a process: inside one hold readers overlap, and a writer is alone.
 import { describe, expect, it } from 'vitest';
 import { fakeReadWrite } from '../../support/fake-holdfast.js';
 import { expectPending, gate, Occupancy, settle } from '../../support/occupancy.js';
 
 describe('on the server', () => {
-  it('parallel readers of one run are side by side, each for itself', async () => {
+  it('parallel readers of one run overlap, each with its own owner', async () => {
     const { readLock, run, there } = fakeReadWrite();
     const section = new Occupancy();
     await run(() =>
@@ -16,7 +16,7 @@ describe('on the server', () => {
     expect(there.held).toBe('');
   });
 
-  it('lock() calls of one run that overlap are warned of where one writes, not where all read', async () => {
+  it('overlapping lock() calls of one run trigger a warning if one writes, not if all read', async () => {
     const { readLock, writeLock, run, told } = fakeReadWrite();
     await run(async () => {
       await Promise.all([readLock.lock(), readLock.lock()]);
@@ -32,7 +32,7 @@ describe('on the server', () => {
     expect(told('warning')).toHaveLength(1);
   });
 
-  it('a writer is alone, and those who come later wait behind it', async () => {
+  it('a writer is alone, and later callers wait behind it', async () => {
     const { readLock, writeLock, there } = fakeReadWrite();
     const done = gate();
     const first = readLock.withLock(() => done.opened);
@@ -51,7 +51,7 @@ describe('on the server', () => {
 });
 
 describe('inside a hold of the write lock', () => {
-  it('branches that read overlap, and ask the server for no other owner', async () => {
+  it('branches that read overlap, and need no other owner on the server', async () => {
     const { readLock, writeLock, there } = fakeReadWrite();
     const section = new Occupancy();
     const owners = new Set<string>();
@@ -98,7 +98,7 @@ describe('inside a hold of the write lock', () => {
     expect(readers.most).toBe(2);
   });
 
-  it('readers three deep overlap with their uncles, a writer three deep excludes them', async () => {
+  it("readers three deep overlap with their parents' siblings, a writer three deep excludes them", async () => {
     const { readLock, writeLock } = fakeReadWrite();
     const uncle = new Occupancy();
     const done = gate();
@@ -129,7 +129,7 @@ describe('inside a hold of the write lock', () => {
     expect(both.most).toBe(2);
   });
 
-  it('a writer that gives up its wait lets those in who waited behind it', async () => {
+  it('a writer that stops waiting lets in those that waited behind it', async () => {
     const { readLock, writeLock, there } = fakeReadWrite();
     const done = gate();
     await writeLock.withLock(async () => {
@@ -153,7 +153,7 @@ describe('inside a hold of the write lock', () => {
     expect(there.held).toBe('');
   });
 
-  it('one that is lost is told to all inside, and to those who wait for a turn', async () => {
+  it('a lost hold is reported to all inside, and to those that wait for a turn', async () => {
     const { readLock, writeLock, there } = fakeReadWrite();
     const lost = { code: 'LOCK_LOST', lossReason: 'deleted' };
     await expect(
@@ -192,7 +192,7 @@ describe('inside a hold of the read lock', () => {
     expect(section.most).toBe(2);
   });
 
-  it('a nested reader enters though a writer waits for the outer one', async () => {
+  it('a nested reader enters even if a writer waits for the outer one', async () => {
     const { readLock, writeLock, detach, there } = fakeReadWrite();
     const order: string[] = [];
     await readLock.withLock(async () => {

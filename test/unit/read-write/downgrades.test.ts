@@ -8,7 +8,7 @@ import { expectPending, gate, settle } from '../../support/occupancy.js';
 const refused = { code: 'LOCK_UPGRADE', lockName: 'a' };
 
 describe('a downgrade', () => {
-  it('in a run: the read lock is kept when the write lock goes, by the same owner, and lets readers in', async () => {
+  it('in a run keeps the read lock of the same owner when the write lock is released, and lets readers in', async () => {
     const { readLock, writeLock, run, detach, there, server } = fakeReadWrite();
     await run(async () => {
       await writeLock.lock();
@@ -33,7 +33,7 @@ describe('a downgrade', () => {
     ]);
   });
 
-  it('by holds: a read hold that was had inside a write hold outlives it', async () => {
+  it('by holds keeps a read hold that was acquired inside a write hold', async () => {
     const { readLock, writeLock, there } = fakeReadWrite();
     const write = await writeLock.acquire();
     const read = await write.run(() => readLock.acquire());
@@ -48,7 +48,7 @@ describe('a downgrade', () => {
     expect(there.held).toBe('');
   });
 
-  it('by withLock: branches that still read when the body of the write lock ends keep it', async () => {
+  it('by withLock() keeps the lock for branches that still read when the body of the write lock ends', async () => {
     const { readLock, writeLock, there } = fakeReadWrite();
     const done = gate();
     let read: Promise<string> | undefined;
@@ -65,7 +65,7 @@ describe('a downgrade', () => {
     expect(there.held).toBe('');
   });
 
-  it('waits for the last one who writes', async () => {
+  it('waits for the last writer', async () => {
     const { readLock, writeLock, there } = fakeReadWrite();
     const write = await writeLock.acquire();
     const nested = await write.run(() => writeLock.acquire());
@@ -78,7 +78,7 @@ describe('a downgrade', () => {
     expect(there.held).toBe('');
   });
 
-  it('lets siblings in that read, and those who write when all have read', async () => {
+  it('lets in siblings that read, and writers when all have read', async () => {
     const { readLock, writeLock, run } = fakeReadWrite();
     await writeLock.withLock(async () => {
       const done = gate();
@@ -105,7 +105,7 @@ describe('a downgrade', () => {
     });
   });
 
-  it('lets no sibling in while a branch below still writes, nor one that is about to', async () => {
+  it('lets no sibling in while a branch below still writes, or is about to', async () => {
     const { readLock, writeLock, run, server, there } = fakeReadWrite();
     await writeLock.withLock(async () => {
       const isWriting = gate();
@@ -136,7 +136,7 @@ describe('a downgrade', () => {
     expect(server.commands.at(-1)).toBe('release a me:1');
   });
 
-  it('does not overtake a call that counts the write lock up before', async () => {
+  it('does not overtake an earlier call that counts the write lock up', async () => {
     const { readLock, writeLock, run, server, there } = fakeReadWrite();
     await run(async () => {
       await writeLock.lock();
@@ -156,7 +156,7 @@ describe('a downgrade', () => {
     });
   });
 
-  it('that was not answered is asked for again as soon as Redis can be reached', async () => {
+  it('without an answer is repeated as soon as Redis is reachable', async () => {
     const { readLock, writeLock, run, server, there } = fakeReadWrite({ commandTimeout: 50 });
     const unanswered = (command: string): boolean =>
       command.startsWith('keep') && command.endsWith('R');
@@ -166,7 +166,7 @@ describe('a downgrade', () => {
       server.fate = (command) => (unanswered(command) ? 'lost command' : 'answered');
       await expect(writeLock.unlock()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
       expect(there.held).toBe('W');
-      await expect(writeLock.lock()).rejects.toMatchObject(refused); // it may have been let go
+      await expect(writeLock.lock()).rejects.toMatchObject(refused); // it may have been released
       server.fate = () => 'answered';
       await expect.poll(() => there.held, { timeout: 3_000 }).toBe('R');
       await readLock.unlock();
@@ -174,7 +174,7 @@ describe('a downgrade', () => {
     expect(there.held).toBe('');
   });
 
-  it('that was not even sent, since another call of its run was asking, is asked for when that call has ended', async () => {
+  it('that was not sent, since another call of its run was under way, is sent when that call has ended', async () => {
     const { readLock, writeLock, run, server, there } = fakeReadWrite({ commandTimeout: 50 });
     await run(async () => {
       await writeLock.lock();
@@ -193,7 +193,7 @@ describe('a downgrade', () => {
     expect(there.held).toBe('');
   });
 
-  it('that was not even sent is none when the call that was asking came to write', async () => {
+  it('that was not sent is cancelled when the call that was under way came to write', async () => {
     const { readLock, writeLock, run, server, there } = fakeReadWrite({ commandTimeout: 50 });
     await run(async () => {
       await writeLock.lock();
@@ -204,7 +204,7 @@ describe('a downgrade', () => {
       await expect(writeLock.unlock()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
       server.fate = () => 'answered';
       const write = await writes;
-      await sleep(1_500); // in which a downgrade that is owed would be sent
+      await sleep(1_500); // in which a pending downgrade would be sent
       expect(there.held).toBe('W');
       await write.release();
       expect(there.held).toBe('R');
@@ -253,7 +253,7 @@ describe('an upgrade', () => {
     expect(there.held).toBe('');
   });
 
-  it('of a reader inside the write lock is refused, too: its siblings may be reading', async () => {
+  it('of a reader inside the write lock is refused as well: its siblings may be reading', async () => {
     const { readLock, writeLock, there } = fakeReadWrite();
     await writeLock.withLock(async () => {
       await readLock.withLock(() =>
@@ -264,7 +264,7 @@ describe('an upgrade', () => {
     expect(there.held).toBe('');
   });
 
-  it('of a run that reads and writes is none: it counts up', async () => {
+  it('of a run that reads and writes is not one: it counts up', async () => {
     const { readLock, writeLock, run, there } = fakeReadWrite();
     await run(async () => {
       await writeLock.lock();
@@ -281,7 +281,7 @@ describe('an upgrade', () => {
     expect(there.held).toBe('');
   });
 
-  it('while the write lock is being released is refused when that was sent', async () => {
+  it('while the write lock is being released is refused once the release is sent', async () => {
     const { readLock, writeLock, run, server, there } = fakeReadWrite();
     await run(async () => {
       await writeLock.lock();
@@ -299,7 +299,7 @@ describe('an upgrade', () => {
     });
   });
 
-  it('of a branch that waited for its turn is refused if the one around it only reads by then', async () => {
+  it('of a branch that waited for its turn is refused if the hold around it only reads by then', async () => {
     const { readLock, writeLock, run, there } = fakeReadWrite();
     await writeLock.withLock(async () => {
       const done = gate();

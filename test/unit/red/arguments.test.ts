@@ -1,4 +1,4 @@
-// What a Redlock may be made of, and its options: anything else is refused, and before anything is sent.
+// The valid members of a Redlock, and its options: anything else is refused before anything is sent.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import {
   ClosedError,
@@ -107,7 +107,7 @@ describe('a Redlock cannot be made of', () => {
     expect(refusal(...given()).message).toMatch(words);
   });
 
-  it('two clients of the same server, which is told once they are connected, and nothing is sent', async () => {
+  it('two clients of the same server, which is found once they are connected, and nothing is sent', async () => {
     const twin = new Holdfast({ redis: masters[0]! });
     await Promise.all([...clients, twin].map((client) => client.ping()));
     const lock = clients[0]!.getRedLock(...locks().slice(0, 2), twin.getLock(NAME));
@@ -143,7 +143,7 @@ describe('options', () => {
     { maxExtensions: Infinity },
     { restartGuard: 0 },
     Object.create(null) as object,
-  ])('like %o are taken', async (options) => {
+  ])('like %o are accepted', async (options) => {
     const guard = { restartGuard: false } as const;
     const given = clients[0]!.getRedLock(
       ...locks(),
@@ -154,7 +154,7 @@ describe('options', () => {
   });
 
   it.each([false, 0] as const)(
-    'a restart guard of %o is refused for fenced locks',
+    'with a restart guard of %o are refused for fenced locks',
     (restartGuard) => {
       expect(refusal(...fenced(), { restartGuard }).message).toBe(
         `lock "orders": restartGuard is ${String(restartGuard)}: it must be at least 1 ms where the members are fenced locks: a master that restarted may have forgotten their tokens`,
@@ -168,8 +168,8 @@ describe('options', () => {
   });
 });
 
-describe('closed clients:', () => {
-  it('a Redlock of a closed client throws ClosedError, also one that is made then', async () => {
+describe('of closed clients', () => {
+  it('a Redlock throws ClosedError if its own client is closed, even if it is made then', async () => {
     const before = clients[0]!.getRedLock(...locks());
     await clients[0]!.close();
     for (const lock of [before, clients[0]!.getRedLock(...locks())]) {
@@ -178,7 +178,7 @@ describe('closed clients:', () => {
     }
   });
 
-  it('one member whose client is closed is one that does not answer', async () => {
+  it('one member counts as one that does not answer', async () => {
     await clients[2]!.close();
     const lock = clients[0]!.getRedLock(...locks(), { restartGuard: false });
     await lock.withLock(async () => {
@@ -186,7 +186,7 @@ describe('closed clients:', () => {
     });
   });
 
-  it('most members whose clients are closed are no quorum, at once', async () => {
+  it('most members are no quorum, at once', async () => {
     await Promise.all([clients[1]!.close(), clients[2]!.close()]);
     const lock = clients[0]!.getRedLock(...locks(), { restartGuard: false });
     const error = await rejectionOf(lock.tryLock());

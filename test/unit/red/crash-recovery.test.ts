@@ -1,5 +1,5 @@
-// A master that restarts empty while a holder is cut off from it has forgotten a lease, perhaps a longer one than its asker knows of: it does
-// not let another in.
+// A master that restarts empty while a holder is cut off from it has forgotten a lease, perhaps a longer one than the next caller knows of:
+// it must not let that caller in.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import {
   Holdfast,
@@ -36,7 +36,7 @@ function startProgram(lockWatchdogTimeout: number): Program {
   return { taps, clients };
 }
 
-/** Its Redlock; by default without a guard, as the holder's. */
+/** Its Redlock; by default without a guard, like the holder's. */
 function lockOf({ clients }: Program, options: RedLockOptions = { restartGuard: false }): Lock {
   return clients[0]!.getRedLock(...clients.map((client) => client.getLock(NAME)), options);
 }
@@ -52,7 +52,7 @@ async function settled<T>(call: Promise<T>, mostMs: number): Promise<T> {
   return await call;
 }
 
-/** Somebody else has the lock on masters 3 and 4 while `fn` runs. */
+/** Another client has the lock on masters 3 and 4 while `fn` runs. */
 async function whileOthersHold<T>(fn: () => Promise<T>): Promise<T> {
   const others = [3, 4].map((index) => new Holdfast({ redis: masters[index]! }));
   for (const other of others) await other.getLock(NAME).acquire();
@@ -61,7 +61,7 @@ async function whileOthersHold<T>(fn: () => Promise<T>): Promise<T> {
   return result;
 }
 
-/** The holder reaches nobody any more, and one of its masters comes back empty. */
+/** The holder no longer reaches any master, and one of its masters comes back empty. */
 async function cutOffAndRestart(): Promise<void> {
   for (const tap of holder.taps) tap.cut();
   masters[2]!.restart({ empty: true });
@@ -82,7 +82,7 @@ afterEach(async () => {
   await settled(Promise.all(closing), 60_000);
 });
 
-describe('nobody else has the lock before its lease is over', () => {
+describe('no other client has the lock before its lease is over', () => {
   const ways: [string, () => Promise<Hold>][] = [
     [
       'where the masters that did not vote for it had been asked, too',
@@ -111,7 +111,7 @@ describe('nobody else has the lock before its lease is over', () => {
         holder = startProgram(LEASE_MS);
         return await whileOthersHold(async () => {
           const hold = await lockOf(holder).acquire();
-          await advance(LEASE_MS * 1.4); // what it asked for first is over
+          await advance(LEASE_MS * 1.4); // its first request is over
           return hold;
         });
       },
@@ -152,7 +152,7 @@ describe('nobody else has the lock before its lease is over', () => {
   });
 });
 
-it('a master that restarted does not make up for those that cannot be asked, though nobody else knows of a lock', async () => {
+it('a restarted master does not replace unreachable ones, even if nobody else knows of a lock', async () => {
   await advance(ELEVEN_MINUTES_MS);
   for (const index of [3, 4]) holder.taps[index]!.cut();
   const hold = await settled(lockOf(holder).acquire({ lease: LEASE_MS }), 1_000);

@@ -1,4 +1,4 @@
-// Redlocks over servers in memory: who is given the lock, who is woken, and what stands on which master.
+// Redlocks over servers in memory: who acquires the lock, who is woken, and which master has what.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast, type Lock, type RedLockOptions } from '../../../src/index.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
@@ -45,7 +45,7 @@ function owners(): (string | undefined)[] {
   return masters.map((master) => master.holders(NAME)[0]?.ownerId);
 }
 
-describe('while most voters are out of reach, a master that did not vote', () => {
+describe('while most voters are unreachable, a master that did not vote', () => {
   it.each([
     ['and has been up for long is given the lock', false, undefined, true],
     ['and has restarted is not', true, undefined, false],
@@ -73,7 +73,7 @@ describe('while most voters are out of reach, a master that did not vote', () =>
   });
 });
 
-it('a master within its restart guard has the lock as soon as it is won', async () => {
+it('a master within its restart guard gets the lock as soon as it is won', async () => {
   startMasters(3);
   masters[2]!.restart();
   const lock = redLock();
@@ -89,7 +89,7 @@ it.each([
   ['watched', undefined],
   ['fixed', 60_000],
 ])(
-  'a master that is connected while votes are under way has the lock as soon as it is won: a %s lease',
+  'a master that connects during the vote gets the lock as soon as it is won: a %s lease',
   async (_, lease) => {
     startMasters(3);
     masters[2]!.down();
@@ -114,7 +114,7 @@ it.each([
   ['watched', undefined, LEASE_MS],
   ['fixed', 60_000, 60_000],
 ])(
-  'masters that restart empty, one after another, are given a %s lock again as soon as they are back',
+  'masters that restart empty, one after another, get a %s lock again as soon as they are back',
   async (_, lease, leaseMs) => {
     startMasters(3);
     const lock = redLock();
@@ -134,7 +134,7 @@ it.each([
   },
 );
 
-it('a release wakes who waits in another program, and a message of one master is enough', async () => {
+it('a release wakes a waiter in another program, and a message of one master is enough', async () => {
   startMasters(5);
   const [one, other] = [redLock(), redLock()];
   await advance(10);
@@ -152,7 +152,7 @@ it('a release wakes who waits in another program, and a message of one master is
   await next.release();
 });
 
-it('several programs that want it at the same time all get it', async () => {
+it('several programs that want it at the same time all acquire it', async () => {
   startMasters(3);
   const locks = Array.from({ length: 4 }, () => redLock());
   await advance(10);
@@ -170,7 +170,7 @@ it('several programs that want it at the same time all get it', async () => {
   expect(most).toBe(1);
 });
 
-it('masters that are still being connected are waited for, and told as unreachable when they cannot be', async () => {
+it('the client waits for masters that are still connecting, and reports those that fail as unreachable', async () => {
   startMasters(3);
   for (const index of [1, 2]) masters[index]!.down();
   const error = await Promise.all([redLock().tryLock(0).catch(Object), advance(50)]);

@@ -1,5 +1,5 @@
-// Every way in which a holder's masters, those that restarted and those that answer may overlap: nobody else is elected while
-// somebody may rely on the lock. And whom the guard keeps out for no reason that would be worth it.
+// Every way in which a holder's masters, those that restarted and those that answer may overlap: no other client is elected while one may
+// rely on the lock. And the cases in which the guard keeps a caller out without need.
 import { describe, expect, it } from 'vitest';
 import type { Master, VoteReply } from '../../../src/locks/redlock/master.js';
 import {
@@ -12,14 +12,14 @@ import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
 const DAY_MS = 86_400_000;
 
-/** The longest lease of whoever wants the lock. */
+/** The longest lease of the caller that wants the lock. */
 const OWN_MS = 1_000;
 
 interface FakeMaster {
-  /** Where the master does not tell it: the age of the connection. */
+  /** If the master does not report it: the age of the connection. */
   upMs: number;
   isAgeTold?: boolean;
-  /** undefined: it cannot be reached. */
+  /** undefined: it is unreachable. */
   says: VoteReply | undefined;
 }
 
@@ -48,19 +48,19 @@ function acquired(longestLeaseMs = 0): VoteReply {
   return { reply: { outcome: 'acquired' }, longestLeaseMs };
 }
 
-/** Where a lock is held, and what became of its masters. Each field has a bit for each master. */
+/** Where a lock is held, and the state of its masters. Each field has a bit for each master. */
 interface Situation {
   readonly count: number;
-  /** Who remember the holder's lease, unless they restarted; those who voted for it among them. */
+  /** Masters that remember the holder's lease, unless they restarted; its voters among them. */
   readonly asked: number;
   readonly votedFor: number;
   readonly restarted: number;
-  /** Who restarted a little before the holder asked. */
+  /** Masters that restarted a little before the holder asked. */
   readonly youngAnyway: number;
   readonly answering: number;
 }
 
-/** Fewer than a majority restart: which ones makes no difference but for who answers first. */
+/** Fewer than a majority restart: which ones matters only for who answers first. */
 function* situations(count: number, restartedCount: number): Generator<Situation> {
   const quorum = Math.floor(count / 2) + 1;
   const first = 2 ** restartedCount - 1;
@@ -83,7 +83,7 @@ function* sets(count: number, is: (size: number, set: number) => boolean): Gener
   }
 }
 
-/** The masters as somebody else sees them, `restartedMs` ago being when some restarted. */
+/** The masters as another client sees them; some restarted `restartedMs` ago. */
 function seen(situation: Situation, leaseMs: number, restartedMs: number): FakeMaster[] {
   const { count, asked, votedFor, restarted, youngAnyway, answering } = situation;
   return Array.from({ length: count }, (_, index) => {
@@ -98,7 +98,7 @@ function seen(situation: Situation, leaseMs: number, restartedMs: number): FakeM
   });
 }
 
-/** In how many situations another is elected while the lock is held. */
+/** In how many situations another client is elected while the lock is held. */
 async function elections(
   all: Iterable<Situation>,
   leaseMs: number,
@@ -122,7 +122,7 @@ const CASES = [
 
 describe.each(CASES)('of %i masters, %i of which restarted within a lease,', (count, restarted) => {
   it.each([20_000, MAX_UNHEARD_LEASE_MS])(
-    'whichever voted and whichever answer, nobody else gets the lock before the lease of %i ms is over',
+    'whichever voted and whichever answer, no other client gets the lock before the lease of %i ms is over',
     async (leaseMs) => {
       const all = situations(count, restarted);
       const { tried, won } = await elections(all, leaseMs, learningGuard(OWN_MS));
@@ -131,7 +131,7 @@ describe.each(CASES)('of %i masters, %i of which restarted within a lease,', (co
     },
   );
 
-  it('a lease of a day is safe if one answers that was asked for it and did not restart', async () => {
+  it('a lease of a day is safe if one answers that received it and did not restart', async () => {
     const told = function* (): Generator<Situation> {
       for (const situation of situations(count, restarted)) {
         const { asked, answering, restarted: forgetful } = situation;
@@ -143,7 +143,7 @@ describe.each(CASES)('of %i masters, %i of which restarted within a lease,', (co
     expect(tried).toBeGreaterThan(30);
   });
 
-  it('a guard that does not hear what is told lets others in', async () => {
+  it('a guard that ignores what masters report lets others in', async () => {
     const deaf: RestartGuard = {
       ...learningGuard(OWN_MS),
       require: () => ({ upMs: OWN_MS, waitsForOthers: false }),
@@ -152,7 +152,7 @@ describe.each(CASES)('of %i masters, %i of which restarted within a lease,', (co
     expect(won.length).toBeGreaterThan(0);
   });
 
-  it('a guard that takes those who do not answer for strangers lets others in', async () => {
+  it('a guard that takes silent masters for strangers lets others in', async () => {
     const learning = learningGuard(OWN_MS);
     const trusting: RestartGuard = {
       ...learning,
@@ -165,12 +165,12 @@ describe.each(CASES)('of %i masters, %i of which restarted within a lease,', (co
     expect(won.length).toBeGreaterThan(0);
   });
 
-  it('when all answer and nobody knows of a lock, those that restarted vote after the guard of the asker', async () => {
+  it("when all answer and none knows of a lock, those that restarted vote after the caller's guard", async () => {
     const long = Array.from({ length: count - restarted }, () => 30 * DAY_MS);
     const ages = [...Array.from({ length: restarted }, () => OWN_MS), ...long];
     const held = { outcome: 'held', holder: 'split:1', holderTtlMs: 10 } as const;
     const fakes = ages.map((upMs): FakeMaster => ({ upMs, says: acquired() }));
-    // As many are somebody else's as can be: every other vote is needed.
+    // Another client has as many as possible: every other vote is needed.
     for (let index = restarted; index < (count - 1) / 2 + restarted; index++)
       fakes[index]!.says = { reply: held, longestLeaseMs: 500 };
     expect(await elect(fakes, learningGuard(OWN_MS))).toMatchObject({ outcome: 'acquired' });
@@ -179,7 +179,7 @@ describe.each(CASES)('of %i masters, %i of which restarted within a lease,', (co
 
 describe('a new set of masters', () => {
   it.each([3, 5])(
-    '%i of them, one of which is down, vote when they are up for long enough',
+    'with %i of them, one of which is down, votes when they have been up for long enough',
     async (count) => {
       const masters = (upMs: number): FakeMaster[] =>
         Array.from({ length: count }, (_, index) => ({
@@ -194,7 +194,7 @@ describe('a new set of masters', () => {
   );
 });
 
-it('a master that restarted does not make up for one that is down, and says until when', async () => {
+it('a restarted master does not replace one that is down, and reports until when', async () => {
   const fakes: FakeMaster[] = [
     { upMs: 60_000, says: acquired() },
     { upMs: 30 * DAY_MS, says: acquired() },
@@ -216,11 +216,11 @@ it('a master that restarted does not make up for one that is down, and says unti
   expect(await elect(fakes, guard)).toMatchObject({ outcome: 'acquired' });
 });
 
-describe('masters that do not tell their age', () => {
+describe('masters that do not report their age', () => {
   const untold = (upMs: number, says?: VoteReply): FakeMaster => ({ upMs, isAgeTold: false, says });
   const guard = learningGuard(30_000);
 
-  it('are not taken for a majority that restarted when their connections are young', async () => {
+  it('do not count as a majority that restarted when their connections are young', async () => {
     const fakes = [untold(31_000, acquired()), untold(240_000, acquired()), untold(Infinity)];
     expect(await elect(fakes, guard)).toMatchObject({
       outcome: 'no quorum',
@@ -232,7 +232,7 @@ describe('masters that do not tell their age', () => {
     });
   });
 
-  it('nor one of them beside one that tells that it restarted', async () => {
+  it('nor does one of them beside one that reports its restart', async () => {
     const told = { upMs: 31_000, says: acquired() };
     const fakes = [told, untold(240_000, acquired()), untold(Infinity)];
     expect((await elect(fakes, guard)).outcome).toBe('no quorum');
@@ -246,7 +246,7 @@ describe('masters that do not tell their age', () => {
   });
 });
 
-it('a master that forgot a longer lease than it has been up for says when it votes', async () => {
+it('a master that forgot a lease longer than its uptime reports when it votes', async () => {
   const reply = { outcome: 'held', holder: 'holder:1', holderTtlMs: 5_000 } as const;
   const fakes: FakeMaster[] = [
     { upMs: 15_000, says: acquired() },
@@ -258,7 +258,7 @@ it('a master that forgot a longer lease than it has been up for says when it vot
   });
 });
 
-it('where nobody remembers the lease of a holder, the time it has left is the guard', async () => {
+it('if nobody remembers the lease of a holder, its remaining time is the guard', async () => {
   const reply = { outcome: 'held', holder: 'holder:1', holderTtlMs: 20_000 } as const;
   const fakes: FakeMaster[] = [
     { upMs: 15_000, says: acquired() },

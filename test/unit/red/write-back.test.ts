@@ -1,4 +1,4 @@
-// The second round of an election for a fenced Redlock: the token is written to most masters, or the lock is not had.
+// The second round of an election for a fenced Redlock: the token is written to most masters, or the lock is not granted.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, vi } from 'vitest';
 import type { Master, VoteReply } from '../../../src/locks/redlock/master.js';
@@ -14,7 +14,7 @@ const TOKEN = 100n;
 
 type Raise = (token: bigint) => Promise<bigint | undefined>;
 
-/** A master that votes with a token of 100, unless it is young, and answers the write-back as it is told to. */
+/** A master that votes with a token of 100, unless it is young, and answers the write-back as the test says. */
 class FakeMaster {
   readonly name: string;
   whyDown: string | undefined;
@@ -22,7 +22,7 @@ class FakeMaster {
   readonly raise: ReturnType<typeof vi.fn<Raise>>;
   readonly withdraw = vi.fn();
   readonly server: { ageMs: number };
-  /** What it votes with. */
+  /** Its vote. */
   token = TOKEN;
   longestLeaseMs = 0;
 
@@ -82,7 +82,7 @@ function elect(
 }
 
 describe('a token', () => {
-  it('that too many refuse is followed by a larger one without waiting for a silent master', async () => {
+  it('that too many masters refuse is followed by a larger one without waiting for a silent master', async () => {
     const masters = fakes(remembering(TOKEN), remembering(TOKEN + 1n), silent);
     expect(await elect(masters, 0, 100_000)).toMatchObject({
       outcome: 'acquired',
@@ -90,7 +90,7 @@ describe('a token', () => {
     });
   });
 
-  it('is told to a master that is guarded, and does not count there', async () => {
+  it('is sent to a guarded master, and does not count there', async () => {
     const young = new FakeMaster('young', remembering(), 10);
     const enough = [...fakes(remembering(), remembering()), young];
     expect(await elect(enough, 1_000)).toMatchObject({ outcome: 'acquired', token: TOKEN });
@@ -103,7 +103,7 @@ describe('a token', () => {
     expect(young.withdraw).not.toHaveBeenCalled();
   });
 
-  it('does not count on a master that restarted within a lease that others tell of', async () => {
+  it('does not count on a master that restarted within a lease that others report', async () => {
     const electWithYoung = async (
       second: Raise,
       toldMs: number,
@@ -139,7 +139,7 @@ describe('a token', () => {
     });
   });
 
-  it('is told to a master that owes its vote, and does not wait for it', async () => {
+  it('is sent to a master that owes its vote, and does not wait for it', async () => {
     const masters = fakes(remembering(), remembering(), silent);
     masters[2]!.vote = () => new Promise(() => undefined);
     const election = elect(masters, 0, 300);

@@ -1,4 +1,4 @@
-// Where a server is, as a text and back: the nodes of a cluster and Sentinels are told apart by it.
+// The address of a server as text and back: it identifies the nodes of a cluster and Sentinels.
 import { expect, it } from 'vitest';
 import { addressIn, textOf } from '../../../src/redis/port.js';
 
@@ -7,6 +7,6 @@ it.each([
   { host: '::1', port: 7000 },
   { path: '/run/redis.sock' },
   { path: 'redis.sock' },
-])('an address stays the same as a text: %o', (address) => {
+])('an address survives the conversion to text and back: %o', (address) => {
   expect(addressIn(textOf(address))).toEqual(address);
 });

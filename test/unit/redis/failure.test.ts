@@ -1,4 +1,4 @@
-// What a failed command means, by what a client library rejects with.
+// What a failed command means, by the error of the client library.
 import { describe, expect, it } from 'vitest';
 import {
   failureKind,
@@ -73,7 +73,7 @@ describe('a refusal of keys in several slots', () => {
     "ERR 'EVALSHA' command keys must in same slot",
     'ERR eval/evalsha command keys must be in same slot',
     'ERR Cross-slot queries are not supported for this command',
-  ])('is known by its words: %s', (words) => {
+  ])('is recognised by its words: %s', (words) => {
     expect(isCrossSlot(replyError(words))).toBe(true);
   });
 
@@ -81,17 +81,17 @@ describe('a refusal of keys in several slots', () => {
     replyError('NOPERM No permissions to access a key'),
     replyError('KEYCONFLICT the hash at same slot is not a lock'),
     new LostError(),
-  ])('is none: %s', (error) => {
+  ])('is not one: %s', (error) => {
     expect(isCrossSlot(error)).toBe(false);
   });
 });
 
-describe('what refuses a command for many locks', () => {
+describe('a refusal of a command for many locks', () => {
   it.each([
     "CROSSSLOT Keys in request don't hash to the same slot",
     'NOPERM No permissions to access a key',
     'WRONGTYPE Operation against a key holding the wrong kind of value',
-  ])('may be some of them: %s', (words) => {
+  ])('may be due to some of them: %s', (words) => {
     expect(mayConcernSome(replyError(words))).toBe(true);
   });
 
@@ -103,12 +103,12 @@ describe('what refuses a command for many locks', () => {
     new UnsentError('not connected'),
     new LostError(),
     new Error('NOPERM is what a message may say that is no reply'),
-  ])('is none of them: %s', (error) => {
+  ])('is due to none of them: %s', (error) => {
     expect(mayConcernSome(error)).toBe(false);
   });
 });
 
-it('what was not sent is told from what stayed unanswered', () => {
+it('a command that was not sent is distinguished from one without an answer', () => {
   expect(failureKind(new UnsentError('not connected'))).toBe('unsent');
 });
 
@@ -127,17 +127,17 @@ describe('no reply', () => {
 it.each([
   ['NOSCRIPT No matching script. Please use EVAL.', true],
   ['ERR of a script that says NOSCRIPT', false],
-])('a script that is not known: "%s": %s', (message, isUnknown) => {
+])('an unknown script: "%s": %s', (message, isUnknown) => {
   expect(isUnknownScript(new Error(message))).toBe(isUnknown);
 });
 
-describe('an error in words', () => {
+describe('an error message', () => {
   it.each([
     {
       error: new Error('connect ECONNREFUSED 127.0.0.1:1'),
       words: 'connect ECONNREFUSED 127.0.0.1:1',
     },
-    // All addresses of a host were refused: Node gives the sum no message.
+    // All addresses of a host were refused: Node gives the aggregate no message.
     {
       error: new AggregateError([new Error('connect ECONNREFUSED ::1:1')]),
       words: 'connect ECONNREFUSED ::1:1',
@@ -153,6 +153,6 @@ describe('an error in words', () => {
 it.each([
   'ERR ACL failure in script script: 0123456789abcdef0123456789abcdef01234567, on @user_script:49.',
   'ERR ACL failure in script script: on @user_script:49.', // Valkey 9.1
-])('leaves out where in a script an error came up: %s', (message) => {
+])('omits where in a script an error happened: %s', (message) => {
   expect(inWords(replyError(message))).toBe('ERR ACL failure in script');
 });

@@ -1,11 +1,11 @@
-// What a client makes of a server's answers when it greets it.
+// How a client reads a server's answers to its greeting.
 import { expect, it } from 'vitest';
 import { failureKind, replyError } from '../../../src/redis/failure.js';
 import { greet } from '../../../src/redis/greeting.js';
 import type { Session } from '../../../src/redis/session.js';
 import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 
-/** A session with a single server that answers INFO so. */
+/** A session with a single server that answers INFO like this. */
 function answering(info: () => string): Session {
   const send: Session['send'] = async (_command, _args, read, failed) => {
     try {
@@ -18,7 +18,7 @@ function answering(info: () => string): Session {
   return { isReady: true, isCluster: false, gather, send } as Partial<Session> as Session;
 }
 
-it('a server that refuses INFO for now is to be greeted again', async () => {
+it('a server that refuses INFO for now is greeted again', async () => {
   const busy = answering(() => {
     throw replyError('BUSY Redis is busy running a script.');
   });
@@ -30,7 +30,7 @@ it('a server that refuses INFO for now is to be greeted again', async () => {
   expect(server.ageMs).toBeGreaterThanOrEqual(60_000);
 });
 
-it('a server whose INFO is denied is taken to be as young as the connection', async () => {
+it('a server that denies INFO counts as being as young as the connection', async () => {
   const denied = answering(() => {
     throw replyError("NOPERM User default has no permissions to run the 'info' command");
   });

@@ -1,4 +1,4 @@
-// Which client library is loaded, and what is said where there is none, or an old one.
+// Which client library is loaded, and the error where there is none, or an old one.
 import { beforeEach, expect, it, vi } from 'vitest';
 import { OptionError } from '../../../src/api/errors.js';
 import { libraryFor } from '../../../src/redis/installed.js';
@@ -34,14 +34,14 @@ it.each([
   ['a URL', URL, 'needs ioredis'],
   ['options of ioredis', { host: 'h' }, 'needs ioredis'],
   ['options of node-redis', { url: URL }, 'needs redis or @redis/client'],
-])('where none is installed, the error names both: for %s', (_title, source, words) => {
+])('without a library, the error names both: for %s', (_title, source, words) => {
   const error = errorOf(source);
   expect(error).toContain(`${words}, and holdfast finds none: `);
   expect(error).toContain('npm install ioredis (5.11 or newer, or 6), or npm install redis (5.12');
   expect(error).not.toContain('hunter2-secret');
 });
 
-it('an old one is told with its place', () => {
+it('an old version is reported with its path', () => {
   packages.set('ioredis', vi.fn()); // as version 4 exports its class
   packages.set('redis', { createClient });
   const place = (name: string): string => `older one (/app/node_modules/${name}/index.js)`;
@@ -50,13 +50,13 @@ it('an old one is told with its place', () => {
   expect(createClient).not.toHaveBeenCalled();
 });
 
-it.each(['redis', '@redis/client'])('a URL is for %s where ioredis is not installed', (name) => {
+it.each(['redis', '@redis/client'])('a URL uses %s if ioredis is not installed', (name) => {
   packages.set(name, nodeRedis);
   libraryFor(URL);
   expect(createClient).toHaveBeenCalledOnce();
 });
 
-it('a URL is for ioredis where both are installed', () => {
+it('a URL uses ioredis if both are installed', () => {
   packages.set('redis', nodeRedis);
   packages.set('ioredis', { Redis: vi.fn() });
   libraryFor(URL);

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { describe, expect, it } from 'vitest';
 import { hashTag, LockKeys } from '../../../src/redis/keys.js';
 
-/** How ioredis finds the slot of a key: its own dependency, so that nothing more has to be installed. */
+/** ioredis' own function for the slot of a key: its dependency, so that nothing more has to be installed. */
 const slotOf = createRequire(createRequire(import.meta.url).resolve('ioredis'))(
   'cluster-key-slot',
 ) as (key: string) => number;
@@ -18,7 +18,7 @@ describe('the names beside a lock', () => {
     expect(keys.counter(false)).toBe('redisson_lock_token:{orders:42}');
   });
 
-  it('have its own braces when it brings some, as Redisson does', () => {
+  it('keep the braces of a name that has some, as in Redisson', () => {
     for (const name of ['{orders}:42', 'eu:{orders}:42', 'a{', '{}', 'a{}b']) {
       const keys = new LockKeys(name);
       expect(keys.channel).toBe(`redisson_lock__channel:${name}`);
@@ -32,12 +32,12 @@ it.each([
   ['a{b', '{a{b}'],
   ['a}b', '{20658}:a}b'],
   ['{x}', '{x}:'],
-])('%s and %s have nothing in common that scripts write', (one, other) => {
+])('%s and %s share no key that scripts write', (one, other) => {
   const own = ownKeys(new LockKeys(other));
   expect(ownKeys(new LockKeys(one)).filter((key) => own.includes(key))).toEqual([]);
 });
 
-/** What is ours alone: channel and counter are Redisson's, by its rule. */
+/** The keys that only holdfast has: channel and counter are Redisson's, by its rule. */
 function ownKeys(keys: LockKeys): string[] {
   const { lock, forced, line, places, leases, permits, forcedOwners, longestLease, grants } = keys;
   const channelSuffix = '0b1e0d5c-7f6a-4a39-9f5e-0d4f4a0a2a11';
@@ -55,7 +55,7 @@ const names = fc
 
 describe('in a cluster', () => {
   it.each(['a', '{a}', '{a}b', 'a{b}c', '{a}{b}', '{{a}}', 'a{b}}', '{a}}{', 'ü', '{ü}'])(
-    'a name like %s has its channel in its slot, and says so',
+    'a name like %s has its channel in its slot, and is reported as such',
     (name) => {
       const keys = new LockKeys(name);
       expect(keys.isShardable).toBe(true);
@@ -64,7 +64,7 @@ describe('in a cluster', () => {
   );
 
   it.each(['}', 'a}b', '{}', 'a{}b', 'a{b', '}{'])(
-    'a name like %s has its channel in another slot, and says so',
+    'a name like %s has its channel in another slot, and is reported as such',
     (name) => {
       const keys = new LockKeys(name);
       expect(keys.isShardable).toBe(false);
@@ -72,7 +72,7 @@ describe('in a cluster', () => {
     },
   );
 
-  it('any name that says that it is shardable has key and channel in one slot', () => {
+  it('any name that is reported as shardable has key and channel in one slot', () => {
     fc.assert(
       fc.property(names, (name) => {
         const { channel, isShardable } = new LockKeys(name);
@@ -93,7 +93,7 @@ describe('in a cluster', () => {
     );
   });
 
-  it('any name has its keys in one slot: scripts take them together', () => {
+  it('any name has its keys in one slot, so that a script can use them together', () => {
     fc.assert(
       fc.property(names, (name) => {
         const keys = new LockKeys(name);
@@ -105,7 +105,7 @@ describe('in a cluster', () => {
     );
   });
 
-  it('5,000 odd names cost little, and all clients find the same keys for them', () => {
+  it('5,000 odd names cost little, and all clients derive the same keys from them', () => {
     const startMs = performance.now();
     const forced = Array.from({ length: 5_000 }, (_, i) => new LockKeys(`a}b:${i}`).forced);
     expect(performance.now() - startMs).toBeLessThan(1_500); // 50 ms on an idle machine

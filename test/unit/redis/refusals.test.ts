@@ -1,4 +1,4 @@
-// A server that is up and goes on refusing: whoever has to do something about it hears of it once for each reason.
+// A server that is up and keeps refusing: the operator gets one report for each reason.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { Events } from '../../../src/api/events.js';
 import { LostError, replyError, UnsentError } from '../../../src/redis/failure.js';

@@ -1,4 +1,4 @@
-// What may stand for Redis: everything else is refused at once, in words that say what it is, and without its password.
+// The valid values for Redis: everything else is refused at once, with an error that says what it is, without its password.
 import { Cluster, Redis } from 'ioredis';
 import { createRequire } from 'node:module';
 import { inspect } from 'node:util';
@@ -147,7 +147,7 @@ describe('a text is read as', () => {
 });
 
 describe('for a URL', () => {
-  it('a library tells where Redis is, and what the URL names', () => {
+  it('a library reports where Redis is, and what the URL names', () => {
     const library = libraryFor('redis://host:7000/3?keyPrefix=app:&connectionName=me');
     expect(library.target).toEqual(single({ host: 'host', port: 7000 }, 3));
     expect(library).toMatchObject({ keyPrefix: 'app:', connectionName: 'me' });
@@ -231,7 +231,7 @@ describe('options are refused', () => {
 });
 
 describe('options of ioredis', () => {
-  it('say where one server is', () => {
+  it('give the address of one server', () => {
     expect(libraryFor({}).target).toEqual(single({ host: 'localhost', port: 6379 }));
     expect(libraryFor({ host: null, port: '7000', db: '2' }).target).toEqual(
       single({ host: 'localhost', port: 7000 }, 2),
@@ -244,7 +244,7 @@ describe('options of ioredis', () => {
     });
   });
 
-  it('say where Sentinels are, and which master they watch', () => {
+  it('give the addresses of Sentinels, and the master they watch', () => {
     const { target } = libraryFor({
       sentinels: [{ host: 's1' }, { host: 's2', port: 7000 }],
       name: 'main',
@@ -266,7 +266,7 @@ describe('options of ioredis', () => {
     expect(remapped(target, '10.0.0.2:6379')).toBeUndefined();
   });
 
-  it('are read without what is for each attempt', () => {
+  it('are read without the settings of a single attempt', () => {
     const options = {
       host: 'h',
       get password(): string {
@@ -324,7 +324,7 @@ describe('a client of ioredis', () => {
     refused(idle(new Redis(url, { lazyConnect: true })), 'host or path is a URL');
   });
 
-  it('is refused if a start-up node of its cluster cannot be used', () => {
+  it('is refused if a start-up node of its cluster is unusable', () => {
     const nodes = [
       [`redis://user:abc@de?${SECRET}@host:6379`, 'a start-up node of the cluster is no URL'],
       [`redis://:${SECRET}@localhost:port`, 'a start-up node of the cluster is no URL'],
@@ -389,7 +389,7 @@ describe.each([
     expect(remapped(library.target, '10.0.0.2:6379')).toBeUndefined();
   });
 
-  it('that hides its options is refused, with what would be right', () => {
+  it('that hides its options is refused, with the right way', () => {
     const words = 'it must be what createClient() or createCluster() returns, or plain options';
     const options = { password: SECRET };
     const sentinel = nodeRedis.createSentinel({
@@ -404,7 +404,7 @@ describe.each([
 });
 
 describe('options of node-redis', () => {
-  it('say where one server is', () => {
+  it('give the address of one server', () => {
     expect(libraryFor({ url: 'redis://u:p@host:7000/2' }).target).toEqual(
       single({ host: 'host', port: 7000 }, 2),
     );
@@ -413,7 +413,7 @@ describe('options of node-redis', () => {
     expect(library.keyPrefix).toBe('a:');
   });
 
-  it('go behind their URL, as in node-redis itself', () => {
+  it('come after their URL, as in node-redis itself', () => {
     const options = { url: 'redis://h:7000/2', database: 3, socket: { host: 'other' } };
     expect(libraryFor(options).target).toEqual(single({ host: 'h', port: 7000 }, 2));
     const unsaid = { url: 'redis://h', database: 3 };
@@ -422,7 +422,7 @@ describe('options of node-redis', () => {
     expect(named).toMatchObject({ keyPrefix: 'app:', connectionName: 'me' });
   });
 
-  it('say where the nodes of a cluster are', () => {
+  it('give the addresses of the nodes of a cluster', () => {
     const rootNodes = [{ url: 'redis://n1:7001' }, { socket: { host: 'n2', port: 7002 } }];
     const nodeAddressMap = (at: string) =>
       at === 'a:1' ? { host: 'outside', port: 1 } : undefined;
@@ -437,7 +437,7 @@ describe('options of node-redis', () => {
     expect(remapped(target, 'a:1')).toEqual({ host: 'outside', port: 1 });
   });
 
-  it('say where Sentinels are, and which master they watch', () => {
+  it('give the addresses of Sentinels, and the master they watch', () => {
     const library = libraryFor({
       name: 'main',
       sentinelRootNodes: [{ host: 's1', port: 7000 }, { host: 's2' }],
@@ -458,7 +458,7 @@ describe('options of node-redis', () => {
     });
   });
 
-  it('are read without what is for each attempt', () => {
+  it('are read without the settings of a single attempt', () => {
     const options = {
       socket: { host: 'h' },
       get password(): string {
@@ -469,7 +469,7 @@ describe('options of node-redis', () => {
     expect(libraryFor({ rootNodes: [options] }).target.kind).toBe('cluster');
   });
 
-  it('give the credentials of the URL, and keep those beside it that it does not name', () => {
+  it('give the credentials of the URL, and otherwise their own', () => {
     const given = optionsOf({ url: 'rediss://user:pass@h?family=6', username: 'x', RESP: 3 });
     expect(given).toMatchObject({ username: 'user', password: 'pass', RESP: 3 });
     expect(given['socket']).toMatchObject({ host: 'h', port: 6379, tls: true, family: 6 });
@@ -502,7 +502,7 @@ describe('a client of another library is refused', () => {
     refused(new RedisMock(), 'a client of ioredis-mock, which has no server');
   });
 
-  it('of one that nobody has heard of', () => {
+  it('of an unknown library', () => {
     class Tedis {
       readonly options = { host: 'h', port: 6379, password: SECRET };
       command(): void {
@@ -522,7 +522,7 @@ function remapped(target: Target, announced: string): unknown {
   return target.kind === 'single' ? undefined : target.remap(announced);
 }
 
-/** What node-redis is given for a connection. */
+/** What node-redis receives for a connection. */
 function optionsOf(source: object): Record<string, unknown> {
   let given: object = {};
   const template = {
@@ -539,7 +539,7 @@ function optionsOf(source: object): Record<string, unknown> {
   return given as Record<string, unknown>;
 }
 
-/** Also: its password is nowhere in the error. */
+/** Also checks that its password is nowhere in the error. */
 function refused(source: unknown, words: string): void {
   let error: unknown;
   try {

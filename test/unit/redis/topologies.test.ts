@@ -1,4 +1,4 @@
-// How often Sentinels, their master and the nodes of a cluster are connected to that are not well.
+// How often a client connects to unhealthy Sentinels, masters and nodes of a cluster.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { Events } from '../../../src/api/events.js';
 import { RedisClient } from '../../../src/redis/client.js';
@@ -19,14 +19,14 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** What becomes of one connection; it is ready after 1 ms unless `ready` is false. */
+/** The fate of one connection; it is ready after 1 ms unless `ready` is false. */
 interface Fate {
   readonly ready?: boolean;
-  /** What a command is answered with; left out: it is not answered. */
+  /** The answer to a command; left out: none. */
   readonly replyTo?: (command: string) => unknown;
 }
 
-/** A client whose connections are as `fateOf` says. */
+/** A client whose connections behave as `fateOf` says. */
 function clientOf(
   target: Target,
   fateOf: (address: string, purpose: Purpose, heard: Heard) => Fate,
@@ -63,7 +63,7 @@ it.each([
   { closes: 'after its handshake', others: 1 },
   { closes: 'when it has answered', others: 1 },
 ])(
-  'a Sentinel that closes each connection $closes, beside $others that are well, is connected to ever less often',
+  'a Sentinel that closes each connection $closes, beside $others healthy ones, gets ever fewer connections',
   async ({ closes, others }) => {
     const counts = [0, 0];
     const client = clientOf(bySentinels(1 + others), (address, purpose, heard) => {
@@ -91,7 +91,7 @@ it.each([
   },
 );
 
-it('a client that pauses between attempts connects to the new master at once when a Sentinel tells of it', async () => {
+it('a client that pauses between attempts connects to the new master as soon as a Sentinel announces it', async () => {
   const tried: string[] = [];
   let master = 'old';
   let sentinel: Heard | undefined;

@@ -1,4 +1,4 @@
-// Acquires and releases that are gathered: which commands they become, in which order, and what each caller is answered.
+// Gathered acquires and releases: which commands they become, in which order, and which answer each caller gets.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { type Hold, Holdfast } from '../../../src/index.js';
@@ -28,7 +28,7 @@ function acquire(name: string, signal?: AbortSignal): Promise<Hold> {
   return client.getLock(name).acquire(signal && { signal });
 }
 
-/** Something is under way, so that what is asked in this turn is gathered. */
+/** A command is under way, so that the calls of this turn are gathered. */
 function busy(): void {
   void acquire('busy');
 }
@@ -38,7 +38,7 @@ function sent(): string[] {
   return tap.sent.map(({ name, keys }) => [name, ...keys].join(' '));
 }
 
-/** The letters of the latest gathered call: what it does with each of its locks. */
+/** The letters of the latest gathered call: its actions on each of its locks. */
 function kinds(): string | undefined {
   return tap.last('gather').args[0];
 }
@@ -50,7 +50,7 @@ it('on an idle connection a call is sent at once, by the script for one lock', a
   expect(sent()).toEqual(['acquire a', 'release a']);
 });
 
-it('while something is under way those of one turn go together, each with its answer', async () => {
+it('while a command is under way the calls of one turn go together, each with its answer', async () => {
   const held = await acquire('held');
   await redis.advance(0);
   await new Holdfast({ redis, clientId: 'other' }).getLock('theirs').acquire();
@@ -74,7 +74,7 @@ it('while something is under way those of one turn go together, each with its an
   expect(await fenced).toHaveProperty('token', expect.any(BigInt));
 });
 
-it('one that is alone in its turn is sent at its end, by the script for one lock', async () => {
+it('a call that is alone in its turn is sent at its end, by the script for one lock', async () => {
   busy();
   const acquiring = acquire('a');
   expect(sent()).toEqual(['acquire busy']);
@@ -82,7 +82,7 @@ it('one that is alone in its turn is sent at its end, by the script for one lock
   expect(sent()).toEqual(['acquire busy', 'acquire a']);
 });
 
-it('64 locks are the most for one call; that many are sent before the turn is over, in nobody’s context', async () => {
+it("64 locks are the most for one call; that many are sent before the turn is over, in no caller's context", async () => {
   const storage = new AsyncLocalStorage<string>();
   busy();
   const all = storage.run('a caller', () =>
@@ -93,7 +93,7 @@ it('64 locks are the most for one call; that many are sent before the turn is ov
   expect(sent().slice(3)).toEqual(['acquire lock128']);
 });
 
-it('calls for the same lock keep their order, and nothing that is asked later overtakes them', async () => {
+it('calls for the same lock keep their order, and no later call overtakes them', async () => {
   const held = await acquire('a');
   tap.sent.length = 0;
   busy();
@@ -106,7 +106,7 @@ it('calls for the same lock keep their order, and nothing that is asked later ov
   await again;
 });
 
-it('an acquire that nobody waits for any more is not sent, and a release is', async () => {
+it('an acquire whose caller has left is not sent, and a release is', async () => {
   const held = await acquire('b');
   tap.sent.length = 0;
   busy();
@@ -128,7 +128,7 @@ it.each([
     replyError('NOPERM no key'),
     ['acquire a', 'acquire b', 'acquire c'],
   ],
-])('is sent again by itself where %s', async (_what, reply, again) => {
+])('a call is sent again alone if %s', async (_what, reply, again) => {
   busy();
   tap.answerNext('gather', reply);
   await Promise.all(['a', 'b', 'c'].map((name) => acquire(name)));

@@ -1,4 +1,4 @@
-// What is said where Node.js is older than holdfast needs.
+// The error of a Node.js that is older than holdfast needs.
 import { afterEach, expect, it, vi } from 'vitest';
 
 const wellFormed = Object.getOwnPropertyDescriptor(String.prototype, 'isWellFormed')!;
@@ -8,7 +8,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-it('the import says which Node.js is needed, and which this one is', async () => {
+it('the import reports which Node.js is needed, and the present version', async () => {
   vi.resetModules();
   vi.stubGlobal('process', { ...process, versions: { ...process.versions, node: '18.20.8' } });
   Reflect.deleteProperty(String.prototype, 'isWellFormed');
@@ -17,7 +17,7 @@ it('the import says which Node.js is needed, and which this one is', async () =>
   );
 }, 20_000);
 
-it('a runtime that names an older Node.js, as Bun and Deno may, is taken for what it can do', async () => {
+it('a runtime that claims an older Node.js, as Bun and Deno may, is judged by its features', async () => {
   vi.resetModules();
   vi.stubGlobal('process', { ...process, versions: { ...process.versions, node: '18.20.8' } });
   await expect(import('../../../src/runtime/node.js')).resolves.toBeDefined();

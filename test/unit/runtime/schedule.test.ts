@@ -1,4 +1,4 @@
-// One timer for all that is due at a time: in order, once each, and without looking at everybody whenever one is due.
+// One timer for everything that is due: in order, once each, and without checking every entry each time.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Schedule, type Due, type Scheduled } from '../../../src/runtime/schedule.js';
 
@@ -30,7 +30,7 @@ class Item implements Due {
   }
 }
 
-it('each is due at its time, whatever the order in which they came and went, by one timer', () => {
+it('each entry is due at its time by one timer, in whatever order entries came and went', () => {
   const startedAtMs = performance.now();
   // A permutation of 0..96: 50 and 97 have no common factor.
   const delaysMs = Array.from({ length: 97 }, (_, index) => ((index * 50) % 97) * 10 + 10);
@@ -51,7 +51,7 @@ it('each is due at its time, whatever the order in which they came and went, by 
   expect(vi.getTimerCount()).toBe(0);
 });
 
-it('what is scheduled twice is due at the earlier time, once', () => {
+it('an entry that is scheduled twice is due at the earlier time, once', () => {
   const startedAtMs = performance.now();
   const item = new Item();
   schedule.within(item, 500);
@@ -61,7 +61,7 @@ it('what is scheduled twice is due at the earlier time, once', () => {
   expect(item.dueAtMs).toEqual([startedAtMs + 100]);
 });
 
-it('10,000 that are due one by one are looked at once each', () => {
+it('10,000 entries that are due one by one are checked once each', () => {
   const items = Array.from({ length: 10_000 }, (_, index) => {
     const item = new Item();
     schedule.within(item, index + 1);
@@ -71,7 +71,7 @@ it('10,000 that are due one by one are looked at once each', () => {
   expect(items.every(({ dueAtMs }) => dueAtMs.length === 1)).toBe(true);
 });
 
-it('what schedules itself at once is not due again in the same round', () => {
+it('an entry that schedules itself at once is not due again in the same round', () => {
   const item = new Item((self) => {
     schedule.within(self, 0);
   });
@@ -83,7 +83,7 @@ it('what schedules itself at once is not due again in the same round', () => {
   schedule.stop();
 });
 
-it('after a step of the wall clock everything is looked at, as soon as anything is due', () => {
+it('after a step of the wall clock every entry is checked as soon as one is due', () => {
   const gone = new Item();
   const later = new Item();
   const first = new Item();
@@ -103,17 +103,17 @@ it('after a step of the wall clock everything is looked at, as soon as anything 
   schedule.stop();
 });
 
-it('after a step of the wall clock everything is looked at within a second, however late it is due', () => {
+it('after a step of the wall clock every entry is checked within a second, however late it is due', () => {
   const item = new Item();
   schedule.within(item, 60_000);
   vi.advanceTimersByTime(3_500);
-  vi.setSystemTime(Date.now() + 30_000); // the machine was suspended, and timers go on where they were
+  vi.setSystemTime(Date.now() + 30_000); // the machine was suspended, and timers continue where they were
   vi.advanceTimersByTime(1_000);
   expect(item.dueAtMs).toHaveLength(1);
   schedule.stop();
 });
 
-it('one that fails keeps no other from being due', () => {
+it('an entry that fails does not keep others from being due', () => {
   const item = new Item();
   schedule.within(
     new Item(() => {
@@ -127,7 +127,7 @@ it('one that fails keeps no other from being due', () => {
   expect(item.dueAtMs).toHaveLength(1);
 });
 
-it('one that fails after a step of the wall clock keeps no other from being looked at', () => {
+it('an entry that fails after a step of the wall clock does not keep others from being checked', () => {
   const fails = (): Item =>
     new Item(() => {
       throw new Error('a defect');
@@ -151,7 +151,7 @@ it('one that fails after a step of the wall clock keeps no other from being look
   schedule.stop();
 });
 
-it('with nothing to wait for it keeps no process alive, and does again with something', () => {
+it('an empty schedule keeps no process alive, and one with an entry does again', () => {
   vi.useRealTimers();
   const own = new Schedule();
   const before = process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
@@ -168,7 +168,7 @@ it('with nothing to wait for it keeps no process alive, and does again with some
   expect(alive()).toBe(0);
 });
 
-it('once stopped takes nothing any more', () => {
+it('a stopped schedule accepts no entry', () => {
   const item = new Item();
   schedule.within(item, 100);
   schedule.stop();

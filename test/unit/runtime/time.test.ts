@@ -1,4 +1,4 @@
-// Time as leases see it: two clocks, the one that went further counts; and the margin for drift.
+// Time for leases: two clocks, of which the one that advanced further counts; and the margin for drift.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { elapsedMs, now, PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { deadlineOf, later, leftMs } from '../../../src/core/protocol.js';
@@ -12,14 +12,14 @@ afterEach(() => {
 });
 
 describe('elapsed time', () => {
-  it('is the monotonic clock’s when the wall clock is set back', () => {
+  it('is that of the monotonic clock when the wall clock is set back', () => {
     const since = now(PROCESS_CLOCK);
     vi.advanceTimersByTime(1_000);
     vi.setSystemTime(Date.now() - 60_000);
     expect(elapsedMs(since)).toBe(1_000);
   });
 
-  it('is the wall clock’s when the monotonic one stood still, as in a suspended machine', () => {
+  it('is that of the wall clock when the monotonic one was suspended with the machine', () => {
     const since = now(PROCESS_CLOCK);
     vi.setSystemTime(Date.now() + 60_000);
     expect(elapsedMs(since)).toBe(60_000);
@@ -27,14 +27,14 @@ describe('elapsed time', () => {
 });
 
 describe('a confirmed lease', () => {
-  it('counts from before the command was sent, less 1 % and 2 ms', () => {
+  it('counts from before the command was sent, minus 1 % and 2 ms', () => {
     const lease = deadlineOf(now(PROCESS_CLOCK), 10_000);
     expect(leftMs(lease)).toBe(10_000 - 102);
     vi.advanceTimersByTime(9_898);
     expect(leftMs(lease)).toBe(0);
   });
 
-  it('keeps at least half of a very short one', () => {
+  it('keeps at least half of a very short lease', () => {
     expect(leftMs(deadlineOf(now(PROCESS_CLOCK), 2))).toBe(1);
   });
 
@@ -57,7 +57,7 @@ describe('a timer', () => {
     PROCESS_CLOCK.clearTimer(timer);
   });
 
-  it('of a fraction or less than nothing fires after 1 ms at the earliest', () => {
+  it('of a fraction or a negative time fires after 1 ms at the earliest', () => {
     const fired = vi.fn();
     PROCESS_CLOCK.setTimer(fired, -5);
     PROCESS_CLOCK.setTimer(fired, 0.2);

@@ -1,5 +1,5 @@
-// How long a call goes on, and on what it rests when it ends: "somebody else has it" is said of now, so after a long sleep the lock is looked at once
-// more; and an attempt that is under way has a moment for its answer, however short the wait.
+// How long a call lasts, and what its end rests on: "somebody else has it" is true at that time, so after a long sleep the client queries
+// the lock once more; and an attempt under way gets a moment for its answer, however short the wait.
 import { getEventListeners } from 'node:events';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Hold, Holdfast, type HoldfastOptions, type Lock } from '../../../src/index.js';
@@ -14,7 +14,7 @@ expectWarnings(/^lock ".*" has been waited for /);
 
 let redis: MemoryRedis;
 let tap: TappedRedis;
-/** Who waits, and is seen. */
+/** The waiting client, whose scripts are recorded. */
 let lock: Lock;
 let client: Holdfast;
 let other: Holdfast;
@@ -33,12 +33,12 @@ beforeEach(async () => {
 afterEach(async () => {
   redis.up();
   const closed = Promise.all([client.close(), other.close(), third.close()]);
-  await redis.advance(200_000); // what was not answered is given up
+  await redis.advance(200_000); // a command without an answer is given up
   await closed;
   vi.useRealTimers();
 });
 
-/** No lease ends, and no silence is noticed, while a test runs. */
+/** No lease ends, and no silence matters, during a test. */
 function newClient(source: unknown, clientId: string): Holdfast {
   const options = { clientId, lockWatchdogTimeout: 600_000, commandTimeout: 100_000 };
   const made = new Holdfast({ redis: source as HoldfastOptions['redis'], ...options });
@@ -55,7 +55,7 @@ function askedTimes(): number {
   return tap.sent.filter(({ keys }) => keys.includes('a')).length;
 }
 
-/** What became of it after this time. */
+/** The outcome of the call after this time. */
 async function after<T>(ms: number, promise: Promise<T>): Promise<T> {
   const settled = promise.catch(() => undefined);
   await redis.advance(ms);
@@ -64,7 +64,7 @@ async function after<T>(ms: number, promise: Promise<T>): Promise<T> {
 }
 
 describe('a wait that ends after a long sleep', () => {
-  it('looks once more, 800 ms before', async () => {
+  it('queries once more, 800 ms before', async () => {
     await isHeldBy(other);
     const trying = lock.tryLock(5_000);
     await redis.advance(1_000);
@@ -77,7 +77,7 @@ describe('a wait that ends after a long sleep', () => {
     expect(askedTimes()).toBe(asked + 1);
   });
 
-  it('gets a lock that was free for long, of which no message came', async () => {
+  it('acquires a lock that was free for long, without a message', async () => {
     const held = await isHeldBy(other);
     const trying = lock.tryLock(5_000);
     await redis.advance(1_000);
@@ -87,7 +87,7 @@ describe('a wait that ends after a long sleep', () => {
     await lock.unlock();
   });
 
-  it('names who has it now, not who had it at first', async () => {
+  it('names the present holder, not the first one', async () => {
     const held = await isHeldBy(other);
     const refused = rejectionOf(lock.acquire({ wait: 5_000 }));
     await redis.advance(1_000);
@@ -97,7 +97,7 @@ describe('a wait that ends after a long sleep', () => {
     expect(await after(4_010, refused)).toMatchObject({ code: 'LOCK_TIMEOUT', holder: ownerId });
   });
 
-  it.each(['never comes', 'fails'])('is no timeout when its answer %s', async (what) => {
+  it.each(['never comes', 'fails'])('is not a timeout when its answer %s', async (what) => {
     await isHeldBy(other);
     const refused = rejectionOf(lock.acquire({ wait: 5_000 }));
     await redis.advance(1_000);
@@ -106,7 +106,7 @@ describe('a wait that ends after a long sleep', () => {
     expect(await after(4_200, refused)).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
   });
 
-  it('does not look again when it has asked lately', async () => {
+  it('does not query again after a recent query', async () => {
     const held = await isHeldBy(other);
     const trying = lock.tryLock(5_000);
     await redis.advance(4_150);
@@ -118,7 +118,7 @@ describe('a wait that ends after a long sleep', () => {
     expect(askedTimes()).toBe(asked + 1);
   });
 
-  it('does not take a turn from those of this client who are before it: they look for all', async () => {
+  it('does not take a turn from earlier callers of this client: they query for all', async () => {
     await isHeldBy(other);
     const patient = new AbortController();
     const first = rejectionOf(lock.acquire({ signal: patient.signal }));
@@ -132,7 +132,7 @@ describe('a wait that ends after a long sleep', () => {
     await after(0, first);
   });
 
-  it('of less than a second needs no second look, and one for ever only its regular ones', async () => {
+  it('of less than a second needs no second query, and one for ever only its regular ones', async () => {
     await isHeldBy(other);
     const patient = new AbortController();
     const short = lock.tryLock(900);
@@ -149,8 +149,8 @@ describe('a wait that ends after a long sleep', () => {
   });
 });
 
-describe('a valid grant of this very client is as good as an answer', () => {
-  it('to a caller that waits in line', async () => {
+describe('a valid grant of this client counts as an answer', () => {
+  it('for a caller that waits in line', async () => {
     await isHeldBy(client);
     const trying = lock.tryLock(5_000);
     await redis.advance(0);
@@ -158,7 +158,7 @@ describe('a valid grant of this very client is as good as an answer', () => {
     expect(await after(5_010, trying)).toBe(false);
   });
 
-  it('to a caller that waits for a sibling inside one holder', async () => {
+  it('for a caller that waits for a sibling inside one holder', async () => {
     await lock.withLock(async (outer) => {
       const sibling = await lock.acquire();
       const refused = rejectionOf(lock.acquire({ wait: 5_000 }));
@@ -167,7 +167,7 @@ describe('a valid grant of this very client is as good as an answer', () => {
     });
   });
 
-  it('and one that is over is not', async () => {
+  it('and a grant that is over does not', async () => {
     await lock.acquire({ lease: 3_000 });
     const refused = rejectionOf(lock.acquire({ wait: 5_000 }));
     await redis.advance(0);
@@ -177,7 +177,7 @@ describe('a valid grant of this very client is as good as an answer', () => {
 });
 
 describe('a timeout while a caller of the same client has the lock', () => {
-  it('says so, and that several locks are taken by getMultiLock(): callers over x and y wait for each other', async () => {
+  it('reports so, and that getMultiLock() takes several locks: callers over x and y wait for each other', async () => {
     const both = gate();
     let inside = 0;
     const over = (mine: string, next: string, wait: number): Promise<unknown> =>
@@ -195,7 +195,7 @@ describe('a timeout while a caller of the same client has the lock', () => {
     await after(10, patient);
   });
 
-  it('does not say so of the lock of another client', async () => {
+  it('does not report so of the lock of another client', async () => {
     await isHeldBy(other);
     const error = await after(60, rejectionOf(lock.acquire({ wait: 50 })));
     expect(error).toMatchObject({ code: 'LOCK_TIMEOUT' });
@@ -204,7 +204,7 @@ describe('a timeout while a caller of the same client has the lock', () => {
 });
 
 describe('a wait that is shorter than the way to the server', () => {
-  it('has its answer within 100 ms, and no longer', async () => {
+  it('gets its answer within 100 ms, or none', async () => {
     redis.delay(30);
     const hold = await after(70, lock.tryAcquire({ wait: 5 }));
     expect(hold).toBeDefined();
@@ -221,7 +221,7 @@ describe('a wait that is shorter than the way to the server', () => {
     await redis.advance(0);
   });
 
-  it('ends with the answer that somebody else has it', async () => {
+  it('ends with the answer that somebody else has the lock', async () => {
     await isHeldBy(other);
     redis.delay(30);
     expect(await after(70, lock.tryLock(5))).toBe(false);

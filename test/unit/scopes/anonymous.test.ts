@@ -1,4 +1,4 @@
-// Outside any run: every lock() is its own owner, unlock() undoes the oldest, and a nested call is warned of.
+// Outside any run: every lock() is its own owner, unlock() undoes the oldest, and a nested call triggers a warning.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { fakeHoldfast, ownerOfMe } from '../../support/fake-holdfast.js';
 import { expectPending, Occupancy, settle } from '../../support/occupancy.js';
@@ -22,7 +22,7 @@ describe('outside any run', () => {
     await getLock('a').unlock();
   });
 
-  it('a tryLock() says false while another one has it', async () => {
+  it('a tryLock() returns false while another call has the lock', async () => {
     const { getLock } = fakeHoldfast();
     expect(await getLock('a').tryLock()).toBe(true);
     expect(await getLock('a').tryLock()).toBe(false);
@@ -45,7 +45,7 @@ describe('outside any run', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('acquire() is anonymous too: the next one waits, and unlock() does not undo it', async () => {
+  it('acquire() is anonymous as well: the next one waits, and unlock() does not undo it', async () => {
     const { getLock } = fakeHoldfast();
     const hold = await getLock('a').acquire();
     expect(await getLock('a').tryLock()).toBe(false);
@@ -54,7 +54,7 @@ describe('outside any run', () => {
     await hold.release();
   });
 
-  it('unlock() does not undo a withLock', async () => {
+  it('unlock() does not undo a withLock()', async () => {
     const { getLock, server } = fakeHoldfast();
     await getLock('a').withLock(async () => {
       await expect(getLock('a').unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
@@ -62,7 +62,7 @@ describe('outside any run', () => {
     });
   });
 
-  it('unlock() of a lock that was never locked says so, and names it', async () => {
+  it('unlock() of a lock that was never locked throws an error that names it', async () => {
     const { getLock, server } = fakeHoldfast();
     await expect(getLock('orders:42').unlock()).rejects.toMatchObject({
       code: 'LOCK_NOT_HELD',
@@ -72,7 +72,7 @@ describe('outside any run', () => {
     expect(server.commands).toEqual([]);
   });
 
-  it('unlock() twice: the second throws and sends nothing', async () => {
+  it('a second unlock() throws and sends nothing', async () => {
     const { getLock, server } = fakeHoldfast();
     await getLock('a').lock();
     await getLock('a').unlock();
@@ -97,7 +97,7 @@ describe('outside any run', () => {
     await one.getLock('a').unlock();
   });
 
-  it('isHeldByCurrentOwner() and getHoldCount() tell whether unlock() has one to undo', async () => {
+  it('isHeldByCurrentOwner() and getHoldCount() show whether unlock() has something to undo', async () => {
     const { getLock, run } = fakeHoldfast();
     const lock = getLock('a');
     expect(await lock.isHeldByCurrentOwner()).toBe(false);
@@ -131,7 +131,7 @@ describe('unlock() outside any run undoes the oldest lock()', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('after that loss the live one is not renewed any more: it ends with its lease at the latest', async () => {
+  it('after that loss the live one is no longer renewed: it ends with its lease at the latest', async () => {
     const { getLock, server, told } = fakeHoldfast();
     const lock = getLock('a');
     await lock.lock(1_000);
@@ -148,7 +148,7 @@ describe('unlock() outside any run undoes the oldest lock()', () => {
     await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
   });
 
-  it('a live acquire() or withLock of that lock goes on being renewed', async () => {
+  it('a live acquire() or withLock() of that lock is still renewed', async () => {
     const { getLock, server } = fakeHoldfast();
     const lock = getLock('a');
     await lock.lock(1_000);
@@ -160,7 +160,7 @@ describe('unlock() outside any run undoes the oldest lock()', () => {
     await hold.release();
   });
 
-  it('a withLock that a live lock() re-entered goes on being renewed; what is left after it ends with its lease', async () => {
+  it('a withLock() that re-entered a live lock() is still renewed; the rest ends with its lease after it', async () => {
     const { getLock, server } = fakeHoldfast();
     const lock = getLock('a');
     await lock.lock(1_000);
@@ -177,7 +177,7 @@ describe('unlock() outside any run undoes the oldest lock()', () => {
     await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
   });
 
-  it('of locks of other names it undoes none', async () => {
+  it('locks of other names are not undone', async () => {
     const { getLock, server } = fakeHoldfast();
     await getLock('a').lock();
     await getLock('b').lock();
@@ -188,7 +188,7 @@ describe('unlock() outside any run undoes the oldest lock()', () => {
 });
 
 describe('a nested call outside any scope, which would wait for itself', () => {
-  it('is warned of after 5 s: an event each time, a process warning once per name', async () => {
+  it('triggers a warning after 5 s: an event each time, a process warning once per name', async () => {
     const { getLock, told, processWarnings } = fakeHoldfast();
     await getLock('a').lock();
     const nested = getLock('a').tryLock(5_500);
@@ -208,7 +208,7 @@ describe('a nested call outside any scope, which would wait for itself', () => {
     await getLock('a').unlock();
   });
 
-  it('is not warned of when somebody else holds the lock', async () => {
+  it('triggers no warning when somebody else holds the lock', async () => {
     const { getLock, told, server } = fakeHoldfast();
     server.hold('a');
     const waiting = getLock('a').tryLock(20_000);
@@ -217,7 +217,7 @@ describe('a nested call outside any scope, which would wait for itself', () => {
     expect(told('warning')).toEqual([]);
   });
 
-  it('is not warned of when the wait was shorter', async () => {
+  it('triggers no warning when the wait was shorter', async () => {
     const { getLock, told } = fakeHoldfast();
     await getLock('a').lock();
     const waiting = getLock('a').tryLock(4_900);

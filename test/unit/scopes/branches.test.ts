@@ -5,7 +5,7 @@ import { gate, Occupancy, settle } from '../../support/occupancy.js';
 
 const NAMES = ['1', '2', '3'] as const;
 
-it('Promise.all of withLock in one scope: one at a time', async () => {
+it('withLock() calls in one scope, under Promise.all, run one at a time', async () => {
   const { getLock, run } = fakeHoldfast();
   const section = new Occupancy();
   await run(() =>
@@ -14,7 +14,7 @@ it('Promise.all of withLock in one scope: one at a time', async () => {
   expect(section).toMatchObject({ most: 1, order: NAMES });
 });
 
-it('Promise.all of withLock outside all scopes: one at a time', async () => {
+it('withLock() calls outside all scopes, under Promise.all, run one at a time', async () => {
   const { getLock } = fakeHoldfast();
   const section = new Occupancy();
   await Promise.all(NAMES.map((who) => getLock('a').withLock(() => section.inside(who, settle))));
@@ -30,7 +30,7 @@ it('children of one holder exclude each other, first come first served', async (
   expect(section).toMatchObject({ most: 1, order: NAMES });
 });
 
-it('children of a run that holds it exclude each other', async () => {
+it('children of a run that holds the lock exclude each other', async () => {
   const { getLock, run } = fakeHoldfast();
   const section = new Occupancy();
   await run(async () => {
@@ -41,7 +41,7 @@ it('children of a run that holds it exclude each other', async () => {
   expect(section.most).toBe(1);
 });
 
-it('three deep: grandchildren exclude each other, and their uncles', async () => {
+it('three deep: grandchildren exclude each other and the siblings of their parents', async () => {
   const { getLock, server } = fakeHoldfast();
   const section = new Occupancy();
   const lock = getLock('a');
@@ -61,7 +61,7 @@ it('three deep: grandchildren exclude each other, and their uncles', async () =>
   expect(server.heldNames).toEqual([]);
 });
 
-it('a run each, with lock() and unlock() in a holder: one at a time', async () => {
+it('runs inside a holder, with lock() and unlock() each, go one at a time', async () => {
   const { getLock, run } = fakeHoldfast();
   const section = new Occupancy();
   const branch = (who: string): Promise<void> =>
@@ -74,7 +74,7 @@ it('a run each, with lock() and unlock() in a holder: one at a time', async () =
   expect(section).toMatchObject({ most: 1, order: NAMES });
 });
 
-it('anonymous lock() calls in a withLock body outside any run exclude each other', async () => {
+it('anonymous lock() calls in the body of a withLock() outside any run exclude each other', async () => {
   const { getLock, server } = fakeHoldfast();
   const section = new Occupancy();
   await getLock('a').withLock(() =>
@@ -90,8 +90,8 @@ it('anonymous lock() calls in a withLock body outside any run exclude each other
   expect(server.heldNames).toEqual([]);
 });
 
-describe('a lock() in a withLock in a run', () => {
-  it('does not let a parallel withLock of that run in', async () => {
+describe('a lock() in a withLock() in a run', () => {
+  it('does not let a parallel withLock() of that run in', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const lock = getLock('a');
     const section = new Occupancy();
@@ -111,7 +111,7 @@ describe('a lock() in a withLock in a run', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('does not let a parallel withLock in that begins while it is held', async () => {
+  it('does not let in a parallel withLock() that begins while it is held', async () => {
     const { getLock, run } = fakeHoldfast();
     const lock = getLock('a');
     const section = new Occupancy();
@@ -130,7 +130,7 @@ describe('a lock() in a withLock in a run', () => {
     expect(section).toMatchObject({ most: 1, order: ['first', 'second'] });
   });
 
-  it('is re-entered by what comes after it in that body, one at a time', async () => {
+  it('is re-entered by later calls in that body, one at a time', async () => {
     const { getLock, run } = fakeHoldfast();
     const lock = getLock('a');
     const section = new Occupancy();
@@ -144,7 +144,7 @@ describe('a lock() in a withLock in a run', () => {
     expect(section).toMatchObject({ most: 1, order: NAMES });
   });
 
-  it('that outlives the withLock lets a branch in that was waiting: the run is its ancestor', async () => {
+  it('that outlives the withLock() lets a waiting branch in: the run is its ancestor', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const lock = getLock('a');
     await run(async () => {
@@ -163,7 +163,7 @@ describe('a lock() in a withLock in a run', () => {
   });
 });
 
-it('a child that outlives its parent keeps the parent’s siblings out', async () => {
+it("a child that outlives its parent keeps the parent's siblings out", async () => {
   const { getLock, run, server } = fakeHoldfast();
   const lock = getLock('a');
   const section = new Occupancy();
@@ -188,8 +188,8 @@ it('a child that outlives its parent keeps the parent’s siblings out', async (
   expect(server.heldNames).toEqual([]);
 });
 
-describe('a lock() of the run and a withLock in it that set out at the same time', () => {
-  it.each(['lock() first', 'withLock first'])('both get in: %s', async (order) => {
+describe('a lock() of the run and a withLock() in it that start at the same time', () => {
+  it.each(['lock() first', 'withLock first'])('both acquire the lock: %s', async (order) => {
     const { getLock, run, server } = fakeHoldfast();
     const lock = getLock('a');
     await run(async () => {
@@ -202,7 +202,7 @@ describe('a lock() of the run and a withLock in it that set out at the same time
   });
 });
 
-describe('two lock() of one run in parallel are one owner', () => {
+describe('two parallel lock() calls of one run are one owner', () => {
   it('when the lock is free', async () => {
     const { getLock, run, server } = fakeHoldfast();
     await run(async () => {
@@ -248,7 +248,7 @@ describe('two lock() of one run in parallel are one owner', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('when an ancestor’s other child had the turn', async () => {
+  it("when an ancestor's other child had the turn", async () => {
     const { getLock, run, server } = fakeHoldfast();
     const lock = getLock('a');
     const inside = gate();
@@ -269,17 +269,20 @@ describe('two lock() of one run in parallel are one owner', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it.each(['free', 'held by the run around'])('two tryLock() too, when it is %s', async (state) => {
-    const { getLock, run, server } = fakeHoldfast();
-    const lock = getLock('a');
-    await run(async () => {
-      if (state !== 'free') await lock.lock();
+  it.each(['free', 'held by the run around'])(
+    'and so are two tryLock() calls when the lock is %s',
+    async (state) => {
+      const { getLock, run, server } = fakeHoldfast();
+      const lock = getLock('a');
       await run(async () => {
-        expect(await Promise.all([lock.tryLock(), lock.tryLock()])).toEqual([true, true]);
-        await Promise.all([lock.unlock(), lock.unlock()]);
+        if (state !== 'free') await lock.lock();
+        await run(async () => {
+          expect(await Promise.all([lock.tryLock(), lock.tryLock()])).toEqual([true, true]);
+          await Promise.all([lock.unlock(), lock.unlock()]);
+        });
+        if (state !== 'free') await lock.unlock();
       });
-      if (state !== 'free') await lock.unlock();
-    });
-    expect(server.heldNames).toEqual([]);
-  });
+      expect(server.heldNames).toEqual([]);
+    },
+  );
 });

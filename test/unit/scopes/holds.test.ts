@@ -1,10 +1,10 @@
-// A hold is a capability: it may be released from anywhere, and fn of hold.run is inside it.
+// A hold is a capability: any code may release it, and the callback of hold.run() is inside it.
 import { AsyncResource } from 'node:async_hooks';
 import { describe, expect, it } from 'vitest';
 import { fakeHoldfast } from '../../support/fake-holdfast.js';
 import { Occupancy, settle } from '../../support/occupancy.js';
 
-describe('a hold passed to another async context', () => {
+describe('a hold passed to another asynchronous context', () => {
   it('is released from outside the run that acquired it', async () => {
     const { getLock, run, detach, server, told } = fakeHoldfast();
     await run(async () => {
@@ -25,7 +25,7 @@ describe('a hold passed to another async context', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('makes a foreign context its holder by hold.run', async () => {
+  it('makes a foreign context its holder by hold.run()', async () => {
     const { getLock, server } = fakeHoldfast();
     const foreign = new AsyncResource('foreign');
     const hold = await getLock('a').acquire();
@@ -66,7 +66,7 @@ describe('hold.run(fn)', () => {
     await hold.release();
   });
 
-  it('does not release, returns what fn returns, and passes its error on', async () => {
+  it('does not release, and returns or throws what the callback does', async () => {
     const { getLock, server } = fakeHoldfast();
     const hold = await getLock('a').acquire();
     expect(await hold.run(() => 42)).toBe(42);
@@ -75,7 +75,7 @@ describe('hold.run(fn)', () => {
     await hold.release();
   });
 
-  it('twice at the same time: what is nested in both excludes each other', async () => {
+  it('twice at the same time: calls nested in both exclude each other', async () => {
     const { getLock } = fakeHoldfast();
     const section = new Occupancy();
     const hold = await getLock('a').acquire();
@@ -86,14 +86,14 @@ describe('hold.run(fn)', () => {
     await hold.release();
   });
 
-  it('of a hold that was released throws', async () => {
+  it('of a released hold throws', async () => {
     const { getLock } = fakeHoldfast();
     const hold = await getLock('a').acquire();
     await hold.release();
     await expect(hold.run(() => 1)).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
   });
 
-  it('of a withLock’s hold, from outside its body, re-enters it', async () => {
+  it('of a withLock() hold, from outside its body, re-enters it', async () => {
     const { getLock, detach, server } = fakeHoldfast();
     await getLock('a').withLock(async (hold) => {
       await detach(async () => {
@@ -108,7 +108,7 @@ describe('hold.run(fn)', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('whose hold is released within: what comes after is a new owner', async () => {
+  it('whose hold is released within: later calls are a new owner', async () => {
     const { getLock, server } = fakeHoldfast();
     const hold = await getLock('a').acquire();
     await hold.run(async () => {
@@ -122,8 +122,8 @@ describe('hold.run(fn)', () => {
   });
 });
 
-describe('release', () => {
-  it('twice is harmless, and sends nothing the second time', async () => {
+describe('a release', () => {
+  it('that is repeated is harmless, and sends nothing', async () => {
     const { getLock, server } = fakeHoldfast();
     const hold = await getLock('a').acquire();
     await Promise.all([hold.release(), hold.release()]);
@@ -147,7 +147,7 @@ describe('release', () => {
     });
   });
 
-  it('of several holds of one owner in parallel', async () => {
+  it('of several holds of one owner works in parallel', async () => {
     const { getLock, run, server, told } = fakeHoldfast();
     await run(async () => {
       const holds = await Promise.all([1, 2, 3, 4].map(() => getLock('a').acquire()));
@@ -157,7 +157,7 @@ describe('release', () => {
     });
   });
 
-  it('by `await using`', async () => {
+  it('happens by `await using`', async () => {
     const { getLock, server } = fakeHoldfast();
     {
       await using hold = await getLock('a').acquire();
@@ -167,7 +167,7 @@ describe('release', () => {
   });
 });
 
-it('errors in fn: withLock releases, and passes them on, also from three deep', async () => {
+it('withLock() releases after an error in its callback and throws it, even three deep', async () => {
   const { getLock, server } = fakeHoldfast();
   const lock = getLock('a');
   const failing = lock.withLock(() =>
@@ -181,7 +181,7 @@ it('errors in fn: withLock releases, and passes them on, also from three deep', 
   expect(server.heldNames).toEqual([]);
 });
 
-it('an error in one of two parallel branches: the other one goes on, and both release', async () => {
+it('an error in one of two parallel branches lets the other one finish, and both release', async () => {
   const { getLock, server } = fakeHoldfast();
   const lock = getLock('a');
   const section = new Occupancy();

@@ -1,4 +1,4 @@
-// The mutex within a process: first come first served, one at a time, or several that are shared.
+// The mutex within a process: first come first served, one at a time, or several that share.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { LocalMutex } from '../../../src/scopes/local-mutex.js';
@@ -12,10 +12,10 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Those who want a turn, by letters: a small one wants a shared turn. */
+/** The callers that want a turn, as letters: a small one wants a shared turn. */
 class Callers {
   readonly turns = new LocalMutex(() => this.eased++);
-  /** Who has a turn. */
+  /** The callers that have a turn. */
   readonly inside: string[] = [];
   eased = 0;
 
@@ -44,7 +44,7 @@ class Callers {
 }
 
 describe('turns', () => {
-  it('those that are not shared are one at a time, in order', async () => {
+  it('that are not shared go one at a time, in order', async () => {
     const callers = new Callers();
     expect(await callers.all('A', 'B', 'C')).toBe('A');
     expect(callers.turns.tryTake()).toBe(false);
@@ -54,7 +54,7 @@ describe('turns', () => {
     expect(callers.turns.isTaken).toBe(false);
   });
 
-  it('shared ones are side by side, and nobody overtakes', async () => {
+  it('that are shared overlap, and nobody overtakes', async () => {
     const callers = new Callers();
     expect(await callers.all('a', 'b', 'C', 'd', 'e', 'F')).toBe('ab');
     expect(callers.turns.tryTake(true)).toBe(false); // C came before
@@ -67,7 +67,7 @@ describe('turns', () => {
     expect(await callers.go('d')).toBe('F');
   });
 
-  it('one that becomes shared lets in those who are next, up to the first that is not', async () => {
+  it('that become shared let in the next callers, up to the first that is not shared', async () => {
     const callers = new Callers();
     expect(await callers.all('A', 'b', 'c', 'D', 'e')).toBe('A');
     callers.turns.share();
@@ -79,7 +79,7 @@ describe('turns', () => {
   });
 
   it.each(['times out', 'aborts', 'looks again'])(
-    'when the one who waits alone %s, those behind come in beside those inside',
+    'are given to the callers behind when the one that waits to be alone %s',
     async (how) => {
       const callers = new Callers();
       const aborter = new AbortController();
@@ -98,25 +98,22 @@ describe('turns', () => {
     },
   );
 
-  it.each(['B', 'b'])(
-    'a turn that comes in the instant in which %s gives up is passed',
-    async (who) => {
-      const callers = new Callers();
-      const waitLimit = new WaitLimit({ limitMs: Infinity });
-      await callers.all('A');
-      const waiting = callers.come(who, waitLimit).catch(() => 'ended');
-      await callers.all('C');
-      callers.inside.length = 0;
-      waitLimit.end('aborted'); // and, before that is seen:
-      callers.turns.pass();
-      expect(await waiting).toBe('ended');
-      expect(await callers.now()).toBe('C');
-      await callers.go('C');
-      expect(callers.turns.isTaken).toBe(false);
-    },
-  );
+  it.each(['B', 'b'])('that come at the moment in which %s gives up are passed on', async (who) => {
+    const callers = new Callers();
+    const waitLimit = new WaitLimit({ limitMs: Infinity });
+    await callers.all('A');
+    const waiting = callers.come(who, waitLimit).catch(() => 'ended');
+    await callers.all('C');
+    callers.inside.length = 0;
+    waitLimit.end('aborted'); // and, before that is seen:
+    callers.turns.pass();
+    expect(await waiting).toBe('ended');
+    expect(await callers.now()).toBe('C');
+    await callers.go('C');
+    expect(callers.turns.isTaken).toBe(false);
+  });
 
-  it('who is told of what has eased sees those inside for whom there was room', async () => {
+  it('of callers that were let in are visible to the callback about it', async () => {
     const seen: boolean[] = [];
     const turns = new LocalMutex(() => seen.push(turns.isTaken, turns.isExclusive));
     turns.tryTake();

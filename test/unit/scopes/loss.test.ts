@@ -1,4 +1,4 @@
-// What nested calls meet when the lock around them is lost.
+// What nested calls get when the lock around them is lost.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { Hold } from '../../../src/index.js';
 import { fakeHoldfast, ownerOfMe } from '../../support/fake-holdfast.js';
@@ -14,7 +14,7 @@ afterEach(() => {
 
 const LOST = { code: 'LOCK_LOST', lossReason: 'expired' };
 
-it('a nested acquisition whose outer hold was lost throws LockLostError, of every kind', async () => {
+it('a nested acquisition whose outer hold was lost throws LockLostError, by every kind of call', async () => {
   const { getLock, run, server } = fakeHoldfast();
   const lock = getLock('a');
   const outer = lock.withLock({ lease: 1_000 }, async () => {
@@ -32,7 +32,7 @@ it('a nested acquisition whose outer hold was lost throws LockLostError, of ever
   await expect(outer).rejects.toMatchObject(LOST);
 });
 
-it('a run’s lock() whose lock was lost throws until it was unlocked, which throws too', async () => {
+it('calls in a run whose lock() was lost throw until its unlock(), which throws as well', async () => {
   const { getLock, run, server } = fakeHoldfast();
   const lock = getLock('a');
   await run(async () => {
@@ -47,7 +47,7 @@ it('a run’s lock() whose lock was lost throws until it was unlocked, which thr
   expect(server.heldNames).toEqual([]);
 });
 
-it('a nested acquisition finds on the server that the lock is somebody else’s: taken', async () => {
+it('a nested acquisition finds on the server that somebody else has the lock: taken', async () => {
   const { getLock, server, told } = fakeHoldfast();
   const lock = getLock('a');
   const outer = lock.withLock(async (hold) => {
@@ -60,7 +60,7 @@ it('a nested acquisition finds on the server that the lock is somebody else’s:
   expect(server.holder('a')?.owner).toBe('somebody-else:1');
 });
 
-it('a nested acquisition that asks the server while the lock around it is given up is no loss: it acquires anew', async () => {
+it('a nested acquisition that reaches the server while the lock around it is released is not a loss: it acquires anew', async () => {
   const { getLock, server, told } = fakeHoldfast({ commandTimeout: 50 });
   const lock = getLock('a');
   server.fate = (command) => (/^(reenter|release)/.test(command) ? 'lost command' : 'answered');
@@ -83,7 +83,7 @@ it('a nested acquisition that asks the server while the lock around it is given 
   await hold.release();
 });
 
-it('all holds of the owner lose it together', async () => {
+it('all holds of the owner lose the lock together', async () => {
   const { getLock, server } = fakeHoldfast();
   const lock = getLock('a');
   await lock
@@ -105,7 +105,7 @@ it('all holds of the owner lose it together', async () => {
   expect(server.heldNames).toEqual([]);
 });
 
-it('who waits for a sibling’s turn learns of the loss at once, not when the sibling is done', async () => {
+it("a waiter for a sibling's turn learns of the loss at once, not when the sibling is done", async () => {
   const { getLock, told } = fakeHoldfast();
   const lock = getLock('a');
   const done = gate();
@@ -127,7 +127,7 @@ it('who waits for a sibling’s turn learns of the loss at once, not when the si
   await expect(outer).rejects.toMatchObject(LOST);
 });
 
-it('fn’s error wins over the loss; a fn that succeeded is told of the loss', async () => {
+it("the callback's error wins over the loss; a successful callback gets the loss", async () => {
   const { getLock } = fakeHoldfast();
   const lock = getLock('a');
   const failing = lock.withLock({ lease: 1_000 }, async () => {
@@ -139,7 +139,7 @@ it('fn’s error wins over the loss; a fn that succeeded is told of the loss', a
   await expect(succeeding).rejects.toMatchObject(LOST);
 });
 
-it('a nested short lease does not cut the outer one short', async () => {
+it('a nested short lease does not shorten the outer one', async () => {
   const { getLock, run, server, told } = fakeHoldfast();
   const lock = getLock('a');
   await run(async () => {

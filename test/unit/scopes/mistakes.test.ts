@@ -1,4 +1,4 @@
-// Calls that are probably not meant as they are written: they are warned of once, or refused in words that lead to the mistake.
+// Calls that are probably mistakes: they trigger one warning, or an error that leads to the mistake.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Lock } from '../../../src/index.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
@@ -12,8 +12,8 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-describe('two calls of one run that overlap', () => {
-  it('are warned of, once per name', async () => {
+describe('two overlapping calls of one run', () => {
+  it('trigger a warning, once per name', async () => {
     const { getLock, run, told, processWarnings } = fakeHoldfast();
     for (let round = 0; round < 2; round++) {
       await run(async () => {
@@ -33,7 +33,7 @@ describe('two calls of one run that overlap', () => {
     expect(told('warning').map(({ lockName }) => lockName)).toEqual(['a', 'b']);
   });
 
-  it('of a MultiLock are, too', async () => {
+  it('of a MultiLock do so as well', async () => {
     const given = fakeHoldfast();
     await given.run(async () => {
       const lock = multiLock(given);
@@ -44,7 +44,7 @@ describe('two calls of one run that overlap', () => {
     expect(given.told('warning')).toMatchObject([{ lockName: 'multi(x, y)' }]);
   });
 
-  it('are warned of also when the first has long waited', async () => {
+  it('trigger a warning even if the first has long waited', async () => {
     const { getLock, run, server, told } = fakeHoldfast();
     server.hold('a');
     await run(async () => {
@@ -59,7 +59,7 @@ describe('two calls of one run that overlap', () => {
     });
   });
 
-  it('are not if they come one after another, are for several locks or runs, or are withLock', async () => {
+  it('trigger none if they come one after another, are for several locks or runs, or are withLock() calls', async () => {
     const { getLock, run, told } = fakeHoldfast();
     const lock = getLock('a');
     await run(async () => {
@@ -87,13 +87,13 @@ describe('two calls of one run that overlap', () => {
   });
 });
 
-describe('a lease that is a few milliseconds long', () => {
+describe('a lease of a few milliseconds', () => {
   const calls: Record<string, (lock: Lock) => Promise<unknown>> = {
     'lock(30)': (lock) => lock.lock(30),
     'tryLock(0, 99)': (lock) => lock.tryLock(0, 99),
     'lock({ lease: 30 })': (lock) => lock.lock({ lease: 30 }),
   };
-  it.each(Object.entries(calls))('%s is warned of, once per name', async (_, call) => {
+  it.each(Object.entries(calls))('by %s triggers a warning, once per name', async (_, call) => {
     const { getLock, told, processWarnings } = fakeHoldfast();
     for (let round = 0; round < 2; round++) {
       await call(getLock('a'));
@@ -104,14 +104,14 @@ describe('a lease that is a few milliseconds long', () => {
     expect(processWarnings).toHaveLength(1);
   });
 
-  it('of a MultiLock is, too', async () => {
+  it('of a MultiLock triggers a warning as well', async () => {
     const given = fakeHoldfast();
     await multiLock(given).tryLock(0, 30);
     expect(given.told('warning')).toMatchObject([{ lockName: 'multi(x, y)' }]);
     await vi.advanceTimersByTimeAsync(200);
   });
 
-  it('is not warned of from 100 ms on, in a call that gives a hold, or when it is refused', async () => {
+  it('triggers none from 100 ms on, in a call that returns a hold, or when the call is refused', async () => {
     const { getLock, told } = fakeHoldfast();
     await getLock('a').lock(100);
     await getLock('b').acquire({ lease: 30 });
@@ -124,7 +124,7 @@ describe('a lease that is a few milliseconds long', () => {
   });
 });
 
-it('the process is warned once of each kind of mistake with a name', async () => {
+it('the process gets one warning for each kind of mistake with a name', async () => {
   const { getLock, run, processWarnings } = fakeHoldfast();
   for (let round = 0; round < 2; round++) {
     await run(() => getLock('a').lock()); // forgotten
@@ -134,9 +134,9 @@ it('the process is warned once of each kind of mistake with a name', async () =>
   expect(processWarnings).toHaveLength(2);
 });
 
-describe('unlock() that has nothing to undo', () => {
+describe('unlock() with nothing to undo', () => {
   it.each(['in a run', 'outside any run'])(
-    '%s says that the lock() was not awaited',
+    '%s reports that the lock() was not awaited',
     async (where) => {
       const given = fakeHoldfast();
       const work = async (): Promise<void> => {
@@ -156,7 +156,7 @@ describe('unlock() that has nothing to undo', () => {
     },
   );
 
-  it('does not say so of the lock() of another run, or of another kind of call', async () => {
+  it('does not report so of the lock() of another run, or of another kind of call', async () => {
     const { getLock, run, server } = fakeHoldfast();
     server.hold('a');
     const lock = getLock('a');
@@ -169,7 +169,7 @@ describe('unlock() that has nothing to undo', () => {
   });
 
   it.each(['in a run', 'outside any run'])(
-    'inside withLock, %s, says that this releases it',
+    'inside withLock(), %s, reports that withLock() releases it',
     async (where) => {
       const given = fakeHoldfast();
       const { getLock, run, server } = given;

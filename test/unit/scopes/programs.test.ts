@@ -1,5 +1,4 @@
-// Random programs of nested and parallel acquisitions: no two that must not are ever inside together, all end, and
-// nothing is left.
+// Random programs of nested and parallel acquisitions: holders that must exclude each other never overlap, all end, and nothing is left.
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { LockAbortedError, LockTimeoutError } from '../../../src/api/errors.js';
@@ -146,13 +145,13 @@ async function execute({ steps, travels }: Program): Promise<number> {
   await execution.time.until(execution.time.pass(100)); // wake-ups that nobody needs any more
   expect(server.heldNames).toEqual([]);
   expect(holdfast.holdfast.toJSON().heldCount).toBe(0);
-  // Programs have branches of one run that lock() at the same time; nothing else is warned of.
+  // Programs have branches of one run that lock() at the same time; there is no other warning.
   const warnings = told('warning').filter(
     ({ message }) => !message.includes('calls of one run overlap'),
   );
   expect([...told('lost'), ...warnings, ...told('error')]).toEqual([]);
   await execution.time.until(holdfast.holdfast.close());
-  await execution.time.until(execution.time.pass(100)); // what still travels
+  await execution.time.until(execution.time.pass(100)); // commands that are still under way
   expect(server.connectionCount).toBe(0);
   expect(vi.getTimerCount()).toBe(0);
   return execution.oracle.entered;

@@ -1,9 +1,9 @@
-// Looking outwards: which holder an acquisition re-enters, and what it counts up.
+// Searching outwards: which holder an acquisition re-enters, and what it counts up.
 import { describe, expect, it } from 'vitest';
 import { fakeHoldfast } from '../../support/fake-holdfast.js';
 
-describe('an acquisition looks outwards', () => {
-  it('withLock inside withLock of the same lock re-enters it: the count goes up, the owner stays', async () => {
+describe('an acquisition searches outwards', () => {
+  it('withLock() inside withLock() of the same lock re-enters it: the count grows, the owner stays', async () => {
     const { getLock, server } = fakeHoldfast();
     await getLock('a').withLock(async (outer) => {
       await getLock('a').withLock((inner) => {
@@ -15,7 +15,7 @@ describe('an acquisition looks outwards', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('whatever lock object was used: one kept, and one got anew', async () => {
+  it('with any lock object of the name: a kept one, and a new one', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const kept = getLock('a');
     await run(async () => {
@@ -45,7 +45,7 @@ describe('an acquisition looks outwards', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('does not look inwards: what an inner scope holds is not the outer scope’s', async () => {
+  it('but not inwards: the holds of an inner scope do not belong to the outer scope', async () => {
     const { getLock, run, server } = fakeHoldfast();
     await run(async () => {
       await run(async () => {
@@ -58,7 +58,7 @@ describe('an acquisition looks outwards', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('nobody outwards holds it: it is a new owner on the server', async () => {
+  it('and becomes a new owner on the server if no outer scope holds the lock', async () => {
     const { getLock, server } = fakeHoldfast();
     const owners: string[] = [];
     for (const name of ['a', 'b', 'a']) {
@@ -68,7 +68,7 @@ describe('an acquisition looks outwards', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('a lock of another client is another lock holder, in the same scope too', async () => {
+  it('a lock of another client has another holder, even in the same scope', async () => {
     const one = fakeHoldfast({ clientId: 'one' });
     const two = fakeHoldfast({ clientId: 'two', server: one.server });
     await one.run(async () => {
@@ -80,7 +80,7 @@ describe('an acquisition looks outwards', () => {
 });
 
 describe('the acting scope', () => {
-  it('of lock() is the innermost run, also from inside a withLock', async () => {
+  it('of lock() is the innermost run, even from inside a withLock()', async () => {
     const { getLock, run, server } = fakeHoldfast();
     await run(async () => {
       await getLock('b').withLock(() => getLock('a').lock());
@@ -90,7 +90,7 @@ describe('the acting scope', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('of withLock is the one it opens: unlock() inside does not undo it', async () => {
+  it('of withLock() is the one it opens: unlock() inside does not undo it', async () => {
     const { getLock, run, server } = fakeHoldfast();
     await run(() =>
       getLock('a').withLock(async () => {
@@ -100,7 +100,7 @@ describe('the acting scope', () => {
     );
   });
 
-  it('several lock() calls of one run count up, and as many unlock() calls free it', async () => {
+  it('of several lock() calls of one run counts up, and as many unlock() calls free the lock', async () => {
     const { getLock, run, server } = fakeHoldfast();
     await run(async () => {
       const lock = getLock('a');
@@ -119,7 +119,7 @@ describe('the acting scope', () => {
     });
   });
 
-  it('a lock() inside withLock may outlive it: it is the run’s own', async () => {
+  it('of a lock() inside withLock(), which may outlive it, is the run', async () => {
     const { getLock, run, server } = fakeHoldfast();
     await run(async () => {
       const lock = getLock('a');
@@ -134,7 +134,7 @@ describe('the acting scope', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('acquire() in a run is the run’s: nested calls re-enter it', async () => {
+  it('of acquire() in a run is the run: nested calls re-enter it', async () => {
     const { getLock, run, server } = fakeHoldfast();
     await run(async () => {
       const hold = await getLock('a').acquire();
@@ -152,7 +152,7 @@ describe('the acting scope', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('a nested call that is not answered says so: that its own holder has the lock is in nobody’s way', async () => {
+  it('a nested call without an answer reports that, not that its own holder has the lock', async () => {
     const { getLock, server } = fakeHoldfast({ commandTimeout: 100 });
     const lock = getLock('a');
     await lock.withLock(async () => {
@@ -166,7 +166,7 @@ describe('the acting scope', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('two acquire() of one run are one owner with two holds', async () => {
+  it('two acquire() calls of one run are one owner with two holds', async () => {
     const { getLock, run, server } = fakeHoldfast();
     await run(async () => {
       const one = await getLock('a').acquire();
@@ -181,7 +181,7 @@ describe('the acting scope', () => {
   });
 });
 
-it('run, withLock and lock() nested three deep over two locks: all re-enter, nothing is left', async () => {
+it('run(), withLock() and lock() nested three deep over two locks all re-enter, and leave nothing', async () => {
   const { getLock, run, server } = fakeHoldfast();
   const a = getLock('a');
   const b = getLock('b');

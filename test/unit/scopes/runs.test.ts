@@ -1,4 +1,4 @@
-// What becomes of locks when their run ends, and of what a run left behind: timers, listeners, calls in flight.
+// What happens to locks when their run ends, and to the rest of a run: timers, listeners, calls in flight.
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
@@ -6,7 +6,7 @@ import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js'
 import { gate, Occupancy, settle } from '../../support/occupancy.js';
 
 describe('a run that ends while it holds a lock', () => {
-  it('releases it, and warns: once for each hold, on the process once per name', async () => {
+  it('releases it, with a warning: once for each hold, from the process once per name', async () => {
     const { getLock, run, server, told } = fakeHoldfast();
     await run(async () => {
       await getLock('a').lock();
@@ -17,7 +17,7 @@ describe('a run that ends while it holds a lock', () => {
     expect(told('warning')[0]?.message).toContain('"a", which is given up now: unlock it before');
   });
 
-  it('also when it counted up, and when fn throws: fn’s error is what the caller sees', async () => {
+  it('does so after a nested lock(), and after an error of the callback, which is thrown to the caller', async () => {
     const { getLock, run, server, told } = fakeHoldfast();
     const failing = run(async () => {
       await getLock('a').lock();
@@ -29,7 +29,7 @@ describe('a run that ends while it holds a lock', () => {
     expect(told('warning').length).toBeGreaterThan(0);
   });
 
-  it('aborts the signal of an acquire() hold, and the hold’s later calls say that it was lost', async () => {
+  it('aborts the signal of an acquire() hold, and later calls of the hold report its loss', async () => {
     const { getLock, run, server, told } = fakeHoldfast();
     const hold = await run(() => getLock('a').acquire());
     expect(told('warning')[0]?.message).toContain('release its hold before the run ends');
@@ -40,7 +40,7 @@ describe('a run that ends while it holds a lock', () => {
     await expect(hold.run(() => 1)).rejects.toMatchObject({ code: 'LOCK_LOST' });
   });
 
-  it('does not release what an outer run or a withLock around it holds', async () => {
+  it('does not release the locks of an outer run or a withLock() around it', async () => {
     const { getLock, run, server, told } = fakeHoldfast();
     await run(async () => {
       await getLock('a').lock();
@@ -59,7 +59,7 @@ describe('a run that ends while it holds a lock', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('lets a withLock that still goes on inside keep the lock', async () => {
+  it('leaves the lock to a withLock() inside that still works', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const inside = gate();
     let left!: Promise<void>;
@@ -75,7 +75,7 @@ describe('a run that ends while it holds a lock', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('whose fn returned at once without a lock warns of nothing', async () => {
+  it('and returned at once without a lock triggers no warning', async () => {
     const { run, told } = fakeHoldfast();
     expect(await run(() => 42)).toBe(42);
     expect(told('warning')).toEqual([]);
@@ -103,14 +103,14 @@ describe('a run that ends after it lost a lock', () => {
       await fakeHoldfast({ clientId: 'other', server: given.server }).getLock('a').forceUnlock();
     },
   };
-  it.each(Object.entries(losses))('%s warns of nothing', async (_, lose) => {
+  it.each(Object.entries(losses))('triggers no warning: %s', async (_, lose) => {
     const given = fakeHoldfast();
     await given.run(() => lose(given));
     expect(given.told('lost')).toHaveLength(1);
     expect(given.told('warning')).toEqual([]);
   });
 
-  it('still warns of the other one that it forgot', async () => {
+  it('still triggers a warning of another lock that it forgot', async () => {
     const { getLock, run, told } = fakeHoldfast();
     await run(async () => {
       await getLock('a').lock();
@@ -122,7 +122,7 @@ describe('a run that ends after it lost a lock', () => {
 });
 
 describe('a lock() still in flight when its run ends', () => {
-  it('belongs to the run around: its own unlock() undoes it', async () => {
+  it("belongs to the run around: that run's unlock() undoes it", async () => {
     const { getLock, run, server } = fakeHoldfast();
     server.hold('a');
     await run(async () => {
@@ -139,7 +139,7 @@ describe('a lock() still in flight when its run ends', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('is anonymous when there is none around', async () => {
+  it('is anonymous when there is no run around', async () => {
     const { getLock, run, server } = fakeHoldfast();
     server.hold('a');
     let late!: Promise<void>;
@@ -154,7 +154,7 @@ describe('a lock() still in flight when its run ends', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('a whole lock(), work, unlock() that was not awaited still works', async () => {
+  it('may be followed by work and unlock(), if none of them was awaited', async () => {
     const { getLock, run, server } = fakeHoldfast();
     server.hold('a');
     let late!: Promise<void>;
@@ -186,7 +186,7 @@ describe('a timer set in a scope', () => {
     });
   });
 
-  it('re-enters the withLock that it was set in, and not after that ended', async () => {
+  it('re-enters the withLock() in which it was set, and not after that has ended', async () => {
     const { getLock, server } = fakeHoldfast();
     const counts: (number | undefined)[] = [];
     const nested = (): Promise<void> =>
@@ -202,7 +202,7 @@ describe('a timer set in a scope', () => {
     expect(counts).toEqual([2, 1]);
   });
 
-  it('is anonymous when its run has ended: it shares nothing with others of that run', async () => {
+  it('is anonymous when its run has ended: it shares nothing with other timers of that run', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const section = new Occupancy();
     const late: Promise<void>[] = [];
@@ -224,7 +224,7 @@ describe('a timer set in a scope', () => {
 });
 
 describe('an event emitter', () => {
-  it('runs its listeners in the scope of who emits, not of who listens', async () => {
+  it('runs its listeners in the scope of the emitting code, not of the code that added them', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const emitter = new EventEmitter();
     const answers: Promise<boolean>[] = [];
@@ -250,8 +250,8 @@ describe('an event emitter', () => {
   });
 });
 
-describe('detach', () => {
-  it('leaves all scopes: what runs inside is nobody’s child', async () => {
+describe('detach()', () => {
+  it('leaves all scopes: calls inside are not nested in any', async () => {
     const { getLock, run, detach } = fakeHoldfast();
     await run(async () => {
       await getLock('a').lock();
@@ -265,7 +265,7 @@ describe('detach', () => {
     });
   });
 
-  it('returns what fn returns, and a lock() in it outlives the run', async () => {
+  it('returns the result of its callback, and a lock() in it outlives the run', async () => {
     const { getLock, run, detach, server, told } = fakeHoldfast();
     await run(async () => {
       expect(detach(() => 42)).toBe(42);

@@ -1,4 +1,4 @@
-// The marks of lock() and tryLock() calls do not pile up in work that goes on for days.
+// The marks of lock() and tryLock() calls do not accumulate in work that continues for days.
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { beforeEach, expect, it } from 'vitest';
@@ -11,7 +11,7 @@ import {
 } from '../../../src/scopes/anonymous.js';
 
 const ROUNDS = 20_000;
-/** A mark for each of the rounds in between would take three times as much, and its hold as much again. */
+/** A mark for each round in between would take three times as much, and its hold as much again. */
 const LITTLE = 500_000;
 
 setFlagsFromString('--expose-gc');

@@ -18,7 +18,7 @@ beforeEach(() => {
   lock = client.getLock('a');
 });
 
-/** What everybody writes who comes from Java; `work` is done only by whoever gets the lock. */
+/** The usual code of somebody who comes from Java; only the caller that gets the lock does the `work`. */
 async function classic(work: () => Promise<unknown>): Promise<string> {
   let outcome = 'busy';
   try {
@@ -39,8 +39,8 @@ async function classic(work: () => Promise<unknown>): Promise<string> {
 
 const BUSY = 'busy LOCK_NOT_HELD';
 
-describe('finally { unlock() } behind a tryLock() that said false', () => {
-  it('frees no other request’s lock, sends nothing, and says what to do', async () => {
+describe('finally { unlock() } after a tryLock() that returned false', () => {
+  it("frees no other request's lock, sends nothing, and says what to do", async () => {
     await elsewhere(() => lock.lock());
     await elsewhere(async () => {
       expect(await lock.tryLock()).toBe(false);
@@ -71,8 +71,8 @@ describe('finally { unlock() } behind a tryLock() that said false', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('in one event of a socket while another one of its events has the lock', async () => {
-    const socket = new AsyncResource('socket'); // before Node.js 24 what is stored in one event stays for the next
+  it('in one event of a socket while another of its events has the lock', async () => {
+    const socket = new AsyncResource('socket'); // before Node.js 24 the store of one event stays for the next
     const { opened, open } = gate();
     const first = socket.runInAsyncScope(() => classic(() => opened));
     await settle();
@@ -98,7 +98,7 @@ describe('finally { unlock() } behind a tryLock() that said false', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('where tryLock() or lock() threw', async () => {
+  it('after a tryLock() or lock() that threw', async () => {
     await elsewhere(() => lock.lock());
     for (const call of [
       () => lock.tryLock({ signal: AbortSignal.abort() }),
@@ -113,7 +113,7 @@ describe('finally { unlock() } behind a tryLock() that said false', () => {
     await elsewhere(() => lock.unlock());
   });
 
-  it('where tryLock() was not answered, and somebody else got the lock since', async () => {
+  it('after a tryLock() without an answer, when somebody else got the lock since', async () => {
     client.server.down();
     await expect(lock.tryLock(20)).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
     client.server.up();
@@ -122,7 +122,7 @@ describe('finally { unlock() } behind a tryLock() that said false', () => {
     await elsewhere(() => lock.unlock());
   });
 
-  it('though others of this client wait for the lock, it is not called "under way"', async () => {
+  it('is not reported as a lock "under way" while others of this client wait for it', async () => {
     await elsewhere(() => lock.lock());
     const waiting = elsewhere(() => lock.lock());
     await settle();
@@ -135,7 +135,7 @@ describe('finally { unlock() } behind a tryLock() that said false', () => {
     await elsewhere(() => lock.unlock());
   });
 
-  it('isHeldByCurrentOwner() and getHoldCount() tell so, too', async () => {
+  it('isHeldByCurrentOwner() and getHoldCount() show it, too', async () => {
     await elsewhere(() => lock.lock());
     await elsewhere(async () => {
       expect(await lock.tryLock()).toBe(false);
@@ -145,7 +145,7 @@ describe('finally { unlock() } behind a tryLock() that said false', () => {
     await elsewhere(() => lock.unlock());
   });
 
-  it('among more locks than are remembered: the newest are', async () => {
+  it('with more locks than are remembered: the newest are', async () => {
     const names = Array.from({ length: 200 }, (_, index) => `many:${String(index)}`);
     await elsewhere(() => Promise.all(names.map((name) => client.getLock(name).lock())));
     await elsewhere(async () => {
@@ -163,8 +163,8 @@ describe('finally { unlock() } behind a tryLock() that said false', () => {
   });
 });
 
-describe('unlock() undoes what this code has', () => {
-  it('though it was locked by a function that it called', async () => {
+describe("unlock() undoes this code's own lock", () => {
+  it('even if a called function locked it', async () => {
     await (async () => {
       expect(await client.getLock('a').tryLock()).toBe(true);
     })();
@@ -172,13 +172,13 @@ describe('unlock() undoes what this code has', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('though that function had to try several times, and tried itself before', async () => {
+  it('even if that function had to try several times, after a try of this code', async () => {
     const { opened, open } = gate();
     void elsewhere(() => classic(() => opened));
     await settle();
     const untilLocked = async (): Promise<void> => {
       for (let tries = 1; !(await lock.tryLock()); tries++) {
-        if (tries === 100) open(); // (a day of such tries gathers no more marks than two)
+        if (tries === 100) open(); // (a day of such tries leaves no more marks than two)
         await settle();
       }
     };
@@ -189,7 +189,7 @@ describe('unlock() undoes what this code has', () => {
     await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
   });
 
-  it('though that function locked, unlocked and locked again after a try that failed', async () => {
+  it('even if that function locked, unlocked and locked again after a failed try', async () => {
     await elsewhere(() => lock.lock());
     const helper = async (): Promise<void> => {
       expect(await lock.tryLock()).toBe(false);
@@ -203,7 +203,7 @@ describe('unlock() undoes what this code has', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('though it was locked in the body of a withLock of another lock after a try that failed', async () => {
+  it('even if it was locked in the body of a withLock() of another lock after a failed try', async () => {
     await elsewhere(() => lock.lock());
     expect(await lock.tryLock()).toBe(false);
     await elsewhere(() => lock.unlock());
@@ -212,7 +212,7 @@ describe('unlock() undoes what this code has', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('behind a tryLock() inside that failed', async () => {
+  it('after a failed tryLock() inside', async () => {
     await lock.lock();
     const inner = async (): Promise<boolean> => lock.tryLock();
     expect(await inner()).toBe(false);
@@ -223,7 +223,7 @@ describe('unlock() undoes what this code has', () => {
     await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
   });
 
-  it('behind failed calls for other locks, at the same time or before', async () => {
+  it('after failed calls for other locks, at the same time or before', async () => {
     const [a, b, c] = [lock, client.getLock('b'), client.getLock('c')] as const;
     await elsewhere(() => b.lock());
     expect(await Promise.all([a.tryLock(), b.tryLock(), c.tryLock()])).toEqual([true, false, true]);
@@ -234,7 +234,7 @@ describe('unlock() undoes what this code has', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('behind a failed call of another client in the process', async () => {
+  it('after a failed call of another client in the process', async () => {
     const other = fakeHoldfast({ clientId: 'other', server: client.server });
     await lock.lock();
     expect(await other.getLock('a').tryLock()).toBe(false);
@@ -243,7 +243,7 @@ describe('unlock() undoes what this code has', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('or tells its loss, which is nobody else’s, behind a try that failed', async () => {
+  it('or reports the loss of that lock, and of no other, after a failed try', async () => {
     await elsewhere(async () => {
       await lock.lock(30);
       await sleep(40);
@@ -259,7 +259,7 @@ describe('unlock() undoes what this code has', () => {
   });
 });
 
-describe('code that made no call of its own', () => {
+describe('code without a call of its own', () => {
   it('undoes the oldest lock(), as in a timer or an event', async () => {
     const { opened, open } = gate();
     const job = elsewhere(async () => {
@@ -274,7 +274,7 @@ describe('code that made no call of its own', () => {
     await job;
   });
 
-  it('also where its own lock was undone before', async () => {
+  it('does so even if its own lock was undone before', async () => {
     await lock.lock();
     await lock.unlock();
     await elsewhere(() => lock.lock());
@@ -283,8 +283,8 @@ describe('code that made no call of its own', () => {
   });
 });
 
-describe('code whose tryLock() failed undoes what was acquired behind that call', () => {
-  it('by a helper that awaits something first, each time', async () => {
+describe('code whose tryLock() failed undoes a later lock', () => {
+  it('by a helper that first awaits something, each time', async () => {
     await elsewhere(() => lock.lock());
     expect(await lock.tryLock()).toBe(false);
     await elsewhere(() => lock.unlock());
@@ -299,7 +299,7 @@ describe('code whose tryLock() failed undoes what was acquired behind that call'
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('by a timer that it has set, also when that has failed before', async () => {
+  it('by a timer that it has set, even if that has failed before', async () => {
     await elsewhere(() => lock.lock());
     expect(await lock.tryLock()).toBe(false);
     const [failedTwice, acquired] = [gate(), gate()];
@@ -319,8 +319,8 @@ describe('code whose tryLock() failed undoes what was acquired behind that call'
   });
 });
 
-describe('what is remembered of failed calls ends', () => {
-  it('with a run: it knows nothing of those around it, and leaves none', async () => {
+describe('failed calls are forgotten', () => {
+  it('with a run: it does not know those around it, and leaves none', async () => {
     await elsewhere(() => lock.lock());
     expect(await lock.tryLock()).toBe(false);
     await client.run(async () => {
@@ -333,7 +333,7 @@ describe('what is remembered of failed calls ends', () => {
     await elsewhere(() => lock.unlock());
   });
 
-  it('with detach', async () => {
+  it('with detach()', async () => {
     await elsewhere(() => lock.lock());
     expect(await client.detach(() => lock.tryLock())).toBe(false);
     await lock.unlock();
@@ -357,7 +357,7 @@ describe('what is remembered of failed calls ends', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('not with withLock() or hold.run()', async () => {
+  it('but not with withLock() or hold.run()', async () => {
     await elsewhere(() => lock.lock());
     const other = client.getLock('b');
     expect(await lock.tryLock()).toBe(false);
@@ -386,7 +386,7 @@ describe('of a MultiLock', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('what it got is undone behind a try of one member that failed', async () => {
+  it('unlock() undoes its lock after a failed try of one member', async () => {
     const members = [lock, client.getLock('b')];
     const multi = client.holdfast.getMultiLock(...members);
     await multi.lock();
@@ -397,7 +397,7 @@ describe('of a MultiLock', () => {
 });
 
 describe('of a read-write lock', () => {
-  it('a failed call for one half says nothing of the other one', async () => {
+  it('a failed call for one half does not count for the other half', async () => {
     const rw = client.holdfast.getReadWriteLock('rw');
     const [readLock, writeLock] = [rw.readLock(), rw.writeLock()];
     await elsewhere(() => readLock.lock());

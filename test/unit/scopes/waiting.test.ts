@@ -12,7 +12,7 @@ afterEach(() => {
 });
 
 describe('while a sibling is inside', () => {
-  it('wait 0 says false at once and sends nothing', async () => {
+  it('wait 0 returns false at once and sends nothing', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const lock = getLock('a');
     const done = gate();
@@ -35,7 +35,7 @@ describe('while a sibling is inside', () => {
     });
   });
 
-  it('a wait that runs out is a LockTimeoutError, and the next in the queue has the turn', async () => {
+  it('a wait that ends is a LockTimeoutError, and the next in line has the turn', async () => {
     const { getLock, server } = fakeHoldfast();
     const lock = getLock('a');
     const done = gate();
@@ -78,7 +78,7 @@ describe('while a sibling is inside', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('a waiter is told as waiting, with the holder that it waits for', async () => {
+  it('a waiting event names the holder', async () => {
     const { getLock, told } = fakeHoldfast();
     const lock = getLock('a');
     await lock.withLock((outer) =>
@@ -89,8 +89,8 @@ describe('while a sibling is inside', () => {
   });
 });
 
-describe('an ancestor that goes while one of its children waits', () => {
-  it('the waiter looks again, and becomes a new owner once the sibling is out', async () => {
+describe('an ancestor that ends while one of its children waits', () => {
+  it('makes the waiter start again, as a new owner once the sibling is out', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const lock = getLock('a');
     const done = gate();
@@ -113,7 +113,7 @@ describe('an ancestor that goes while one of its children waits', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('a count-up that comes too late starts anew', async () => {
+  it('makes a nested acquisition that comes too late start anew', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const lock = getLock('a');
     await run(async () => {
@@ -125,7 +125,7 @@ describe('an ancestor that goes while one of its children waits', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('a count-up while the last hold goes and a child is still inside starts anew', async () => {
+  it('makes a nested acquisition start anew if the last hold ends while a child is still inside', async () => {
     const { getLock, run, server } = fakeHoldfast();
     const lock = getLock('a');
     await run(async () => {
@@ -164,7 +164,7 @@ describe('a branch in line when its own run gets the lock', () => {
     expect(server.listenerCount('a')).toBe(0);
   });
 
-  it('and then waits for a sibling’s turn, it does not hold up those in line behind it', async () => {
+  it("and then waits for a sibling's turn does not delay those in line behind it", async () => {
     const { getLock, run, server, detach } = fakeHoldfast();
     const lock = getLock('a');
     server.hold('a');

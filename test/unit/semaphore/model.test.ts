@@ -1,5 +1,5 @@
-// Random calls of the weighted lock's scripts, in virtual time, against a model: the same answers, the same holders, the same line;
-// with commands that come twice or late, keys that are deleted, and a capacity that changes. HOLDFAST_MODEL_STEPS says how many.
+// Random calls of the weighted lock's scripts, in virtual time, compared with a model: the same answers, the same holders, the same line;
+// with commands that come twice or late, deleted keys, and a capacity that changes. HOLDFAST_MODEL_STEPS sets how many.
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { ScriptServer, type ScriptName } from '../../support/script-server.js';
@@ -71,7 +71,7 @@ const step = fc.oneof(
       ms: fc.constantFrom(0, 1, 100, 299, 300, 500, 900),
     }),
   },
-  /** A command that was sent before comes once more. */
+  /** An earlier command arrives once more. */
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('again' as const), back: fc.nat(12) }) },
 );
 
@@ -81,11 +81,11 @@ interface Call {
   readonly script: ScriptName;
   readonly keys: readonly string[];
   readonly args: readonly (string | number)[];
-  /** What the model does and answers. */
+  /** The effects and answers of the model. */
   readonly run: (model: WeightedModel) => unknown;
 }
 
-it(`${STEPS} random calls are answered, and leave the holders and the line, as the model says`, () => {
+it(`${STEPS} random calls get the answers of the model, and leave its holders and its line`, () => {
   let count = 0;
   const someSteps = {
     minLength: STEPS_OF_ONE_RUN,
@@ -102,7 +102,7 @@ it(`${STEPS} random calls are answered, and leave the holders and the line, as t
   expect(count).toBeGreaterThanOrEqual(STEPS);
 }, 1_200_000);
 
-it('a join that comes once more, after its place was renewed and the line deleted, cuts no key of the line', () => {
+it('a join that arrives once more, after its place was renewed and the line deleted, shortens no key of the line', () => {
   const join = {
     kind: 'join',
     declared: 3,
@@ -121,7 +121,7 @@ it('a join that comes once more, after its place was renewed and the line delete
   ]);
 });
 
-/** Plays the steps on the model and on a server, and compares what comes of each. */
+/** Plays the steps on the model and on a server, and compares the results. */
 function play(steps: readonly Step[]): void {
   const model = new WeightedModel(START_MS);
   const server = new ScriptServer();
@@ -143,14 +143,14 @@ function play(steps: readonly Step[]): void {
       const { state } = server;
       const found = { step: each, reply, ...readable(state) };
       const expected = { step: each, reply: call.run(model), ...stateOf(model) };
-      // What is the same as a text need not be looked at by expect(), which takes its time.
+      // Equal texts need no expect(), which takes its time.
       if (JSON.stringify(found) !== JSON.stringify(expected)) expect(found).toEqual(expected);
       expectLasting(state, server.nowMs, endsOf(model));
     }
   }
 }
 
-/** What a script asks of the server's clock and subscribers is answered by the model's. */
+/** A script's queries of the server's clock and subscribers are answered with the model's. */
 function inVirtualTime(
   [command, key = '', channel = '']: readonly string[],
   { nowMs, listening }: WeightedModel,
@@ -233,7 +233,7 @@ function callOf(
 /** The last ticket of each owner, as its client remembers it. */
 const lastTickets = new Map<string, number>();
 
-/** When the keys of the holders, and those of the line, end at the earliest. */
+/** The earliest ends of the keys of the holders, and of the line. */
 interface Ends {
   readonly holders: number;
   readonly line: number;
@@ -287,7 +287,7 @@ function endsOf(model: WeightedModel): Ends {
   return { holders: Math.max(0, ...holders), line: Math.max(0, ...places) };
 }
 
-/** No key ends before the last of its leases, and none is without an end. */
+/** No key ends before the last of its leases, and each has an end. */
 function expectLasting(state: ScriptServer['state'], nowMs: number, { holders, line }: Ends): void {
   const least = { lock: holders, leases: holders, line, places: line };
   for (const [key, leastMs] of Object.entries(least)) {
@@ -297,7 +297,7 @@ function expectLasting(state: ScriptServer['state'], nowMs: number, { holders, l
   }
 }
 
-// A weighted lock as its scripts should have it, in plain words.
+// The specified behaviour of a weighted lock, in plain code.
 
 interface Holder {
   weight: number;
@@ -338,12 +338,12 @@ interface HandOverCall {
 
 type ModelKey = 'lock' | 'leases' | 'line' | 'places' | 'permits';
 
-/** To be looked at now. */
+/** To be queried now. */
 const NOW = -2;
 
 class WeightedModel {
   nowMs: number;
-  /** The channels where somebody listens. */
+  /** The channels with a listener. */
   readonly listening = new Set<string>();
   capacity: number | undefined;
   set: number | undefined;
@@ -412,7 +412,7 @@ class WeightedModel {
     const inTheWay = this.#byEnd[0]?.[0] ?? first ?? owner;
     const checkInMs = this.#checkInMs(capacity, isFirst ? undefined : first);
     if (call.placeLeaseMs === 0) {
-      if (this.capacity === undefined) this.#mend(capacity); // those who are left in line can be let in again
+      if (this.capacity === undefined) this.#mend(capacity); // the remaining waiters can be let in again
       return [inTheWay, checkInMs, '0'];
     }
     const ticket = this.tickets.get(owner) ?? (call.ticket > 0 ? call.ticket : this.#nextTicket());
@@ -433,7 +433,7 @@ class WeightedModel {
       if (owner !== '' && target === 0) this.#leave(owner);
       return [0, NOW, []];
     }
-    // Of a lock without holders and without a line nothing is to be left.
+    // Nothing may be left of a lock without holders and without a line.
     let hasChanged = this.#isTorn || (this.holders.size === 0 && this.tickets.size === 0);
     for (const [lapsed, { endsAtMs }] of [...this.holders]) {
       if (endsAtMs > this.nowMs) continue;
@@ -529,7 +529,7 @@ class WeightedModel {
     own.isUnconfirmed = false;
   }
 
-  /** The rule of all rules: no more than there are. */
+  /** The first rule: never more than there are. */
   #admit(owner: string, weight: number, isUnconfirmed: boolean, endsAtMs: number): void {
     this.holders.delete(owner);
     if (this.used + weight > (this.capacity ?? 0)) throw new Error('the model gives too many');
@@ -556,7 +556,7 @@ class WeightedModel {
     );
   }
 
-  /** When somebody in line has to look. `first`: the place that is first, if it is not the asker's. */
+  /** When a waiter in line has to query the lock. `first`: the first place, if it is not the caller's. */
   #checkInMs(capacity: number, first: string | undefined): number {
     let endMs = this.#byEnd[0]?.[1].endsAtMs ?? Infinity;
     if (first !== undefined) {

@@ -1,4 +1,4 @@
-// A server in memory jumps ahead with all its clients, and plays what comes in between.
+// A server in memory jumps ahead with all its clients, and runs what is due in between.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
@@ -29,7 +29,7 @@ describe('MemoryRedis.advance()', () => {
     vi.useRealTimers();
   });
 
-  it('keeps a watched lock, by every renewal in between', async () => {
+  it('keeps a watched lock by running every renewal in between', async () => {
     const client = newClient();
     const renewed = eventsOf(client, 'renewed');
     const hold = await client.getLock('report').acquire();
@@ -40,7 +40,7 @@ describe('MemoryRedis.advance()', () => {
     expect(await newClient().getLock('report').tryLock()).toBe(false);
   });
 
-  it('ends a fixed lease for its holder before anybody else can get in', async () => {
+  it('ends a fixed lease for its holder before another caller can acquire the lock', async () => {
     const hold = await newClient().getLock('report').acquire({ lease: 60_000 });
     const other = newClient().getLock('report');
     let wasAborted: boolean | undefined;
@@ -52,7 +52,7 @@ describe('MemoryRedis.advance()', () => {
     await waiting;
   });
 
-  it('frees what a client held that does nothing more', async () => {
+  it('frees the locks of a client that does nothing any more', async () => {
     const hold = await newClient({ lockWatchdogTimeout: 3_000 }).getLock('report').acquire();
     redis.down();
     await redis.advance(4_000);
@@ -73,7 +73,7 @@ describe('MemoryRedis.advance()', () => {
     expect(await trying).toBe(false);
   });
 
-  it('lets those in line have the lock in turn, each for its lease', async () => {
+  it('gives the lock to the waiters in turn, each for its lease', async () => {
     const order: number[] = [];
     const waits = [0, 1, 2].map(async (index) => {
       const lock = newClient().getFairLock('report');
@@ -89,7 +89,7 @@ describe('MemoryRedis.advance()', () => {
     await Promise.all(waits);
   });
 
-  it('plays timers in their order, with what follows from each in between', async () => {
+  it('runs timers in order, and what follows from each in between', async () => {
     const seen: string[] = [];
     const client = newClient();
     for (const [name, lease] of [
@@ -111,7 +111,7 @@ describe('MemoryRedis.advance()', () => {
     expect(seen).toEqual(expected);
   });
 
-  it('leaves the timers of the test where they are', async () => {
+  it("leaves the test's own timers alone", async () => {
     const rung = vi.fn();
     const timer = setTimeout(rung, 50_000);
     await redis.advance(100_000);
@@ -119,7 +119,7 @@ describe('MemoryRedis.advance()', () => {
     clearTimeout(timer);
   });
 
-  it('goes one call after another', async () => {
+  it('runs one call after another', async () => {
     const hold = await newClient().getLock('report').acquire({ lease: 10_000 });
     const left: number[] = [];
     await Promise.all(
@@ -128,7 +128,7 @@ describe('MemoryRedis.advance()', () => {
     expect(left.map((ms) => Math.ceil(ms / 1_000))).toEqual([7, 4, 1]);
   });
 
-  it('ends although something is done again and again without a pause', async () => {
+  it('ends even if something repeats without a pause', async () => {
     const lock = newClient().getLock('report');
     const over = new AbortController();
     const loop = (async () => {
@@ -140,7 +140,7 @@ describe('MemoryRedis.advance()', () => {
     expect(redis.holders('report')).toEqual([]);
   });
 
-  it('moves the servers of a Redlock together that share their time', async () => {
+  it('moves all servers of a Redlock that share a clock', async () => {
     const others = [1, 2].map(() => new MemoryRedis({ timeOf: redis }));
     const locks = [redis, ...others].map((each) => {
       const client = new Holdfast({ redis: each });
@@ -155,7 +155,7 @@ describe('MemoryRedis.advance()', () => {
       expect(each.holders('report')).toMatchObject([{ ownerId: hold.ownerId }]);
   });
 
-  it('wakes nobody in the context of another', async () => {
+  it("wakes no waiter in another's asynchronous context", async () => {
     const storage = new AsyncLocalStorage<string>();
     const client = newClient();
     const stores: (string | undefined)[] = [];
@@ -179,7 +179,7 @@ describe('fake timers move leases, the watchdog and the server at once', () => {
     ['all, and microtasks as by Jest', [...ALL, 'queueMicrotask']],
     ['none but timers and the clock that cannot be set', [...TIMERS, 'performance']],
     ['none but timers and the wall clock, as by node:test', [...TIMERS, 'Date']],
-  ] as [string, FakeMethod[] | undefined][])('that fake %s', async (_what, toFake) => {
+  ] as [string, FakeMethod[] | undefined][])('when they fake %s', async (_what, toFake) => {
     vi.useFakeTimers(toFake && { toFake });
     const redis = new MemoryRedis();
     await using a = new Holdfast({ redis });
@@ -198,13 +198,13 @@ describe('fake timers move leases, the watchdog and the server at once', () => {
     expect(hold.signal.aborted).toBe(false);
   });
 
-  it('that come and go while locks are held', async () => {
+  it('when they come and go while locks are held', async () => {
     const redis = new MemoryRedis();
     await using holdfast = new Holdfast({ redis });
     const renewed = eventsOf(holdfast, 'renewed');
     const hold = await holdfast.getLock('report').acquire();
     vi.useFakeTimers();
-    await redis.advance(0); // looks at the clock
+    await redis.advance(0); // reads the clock
     await vi.advanceTimersByTimeAsync(100_000);
     expect(renewed.length).toBeGreaterThan(8);
     vi.useRealTimers();
@@ -214,12 +214,12 @@ describe('fake timers move leases, the watchdog and the server at once', () => {
     expect(await waiting).toBe(false);
   });
 
-  it('that begin at another time', async () => {
+  it('when they begin at another time', async () => {
     const redis = new MemoryRedis();
     await using holdfast = new Holdfast({ redis });
     const hold = await holdfast.getLock('report').acquire({ lease: 60_000 });
     vi.useFakeTimers({ now: 0 });
-    await redis.advance(0); // looks at the clock
+    await redis.advance(0); // reads the clock
     await vi.advanceTimersByTimeAsync(50_000);
     expect(redis.holders('report')).toHaveLength(1);
     vi.useRealTimers();

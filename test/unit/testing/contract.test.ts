@@ -1,10 +1,10 @@
-// Each kind of lock keeps the contract that all kinds of lock keep, on a server in memory.
+// Each kind of lock keeps the contract of all locks, on a server in memory.
 import { afterAll, beforeAll, vi } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { lockContracts, redlockContracts } from '../../support/lock-contract.js';
 
-// The contract sleeps by real timers where there is a real server; here all time is fake, and passes while nothing else happens.
+// With a real server the contract sleeps on real timers; here all time is fake, and passes while nothing else happens.
 vi.mock('node:timers/promises', () => ({
   setTimeout: (ms: number) => new Promise((resolve) => setTimeout(resolve, ms)),
 }));

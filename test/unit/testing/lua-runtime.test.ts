@@ -1,4 +1,4 @@
-// Lua in memory means what it means in Redis, also where JavaScript would mean something else.
+// Lua in memory behaves as in Redis, even where JavaScript differs.
 import { describe, expect, it } from 'vitest';
 import { answerOf } from '../../support/lua.js';
 
@@ -21,7 +21,7 @@ describe('truth', () => {
     expect(answerOf(`return ${expression}`)).toBe(answer);
   });
 
-  it('the second operand is not looked at where the first decides', () => {
+  it('the second operand is not evaluated when the first decides', () => {
     expect(answerOf("return ARGV[1] and redis.call('GET', 'a') or 1")).toBe(1);
   });
 });
@@ -90,7 +90,7 @@ describe('numbers', () => {
 });
 
 describe('strings', () => {
-  it('have no fields but the functions of their library', () => {
+  it('have no fields except the functions of their library', () => {
     expect(answerOf("local reply = 'OK' return { reply.err or 'none' }")).toEqual(['none']);
     expect(() => answerOf("local reply = 'OK' return reply.format")).toThrow();
   });
@@ -108,7 +108,7 @@ describe('strings', () => {
     expect(answerOf(script, { args: [text] })).toBe(found);
   });
 
-  it('string.match() gives all captures, and a missing one is empty', () => {
+  it('string.match() returns all captures, and a missing one is empty', () => {
     const script =
       "local a, b, c = string.match(ARGV[1], '^(%d+) (%S*) ?(%d*)$') return { a, b, c }";
     expect(answerOf(script, { args: ['1 x'] })).toEqual(['1', 'x', '']);
@@ -120,19 +120,19 @@ describe('strings', () => {
     );
   });
 
-  it('string.find() takes a pattern for plain text', () => {
+  it('string.find() treats a pattern as plain text when told to', () => {
     expect(
       answerOf("local from, to = string.find('a.{b', '.{', 1, true) return { from, to }"),
     ).toEqual([2, 3]);
     expect(answerOf("local from = string.find('abc', '.', 1, true) return from")).toBe(null);
   });
 
-  it('string.byte() gives as many as are asked for', () => {
+  it('string.byte() returns as many bytes as the call asks for', () => {
     expect(answerOf("local a, b = string.byte('xyz', 2, 3) return { a, b }")).toEqual([121, 122]);
     expect(answerOf("local first = string.byte('xyz', 1) return first")).toBe(120);
   });
 
-  it('what depends on bytes is refused beyond ASCII', () => {
+  it('functions that depend on bytes refuse strings beyond ASCII', () => {
     expect(() => answerOf('return #ARGV[1]', { args: ['ü'] })).toThrow('the bytes of ü');
     expect(() =>
       answerOf('local first = string.byte(ARGV[1], 1) return first', { args: ['ü'] }),
@@ -164,13 +164,13 @@ describe('tables', () => {
     expect(() => answerOf('local list = { 1, 2 } list[1] = nil return list')).toThrow();
   });
 
-  it('an item at the end comes and goes', () => {
+  it('an item at the end can be added and removed', () => {
     const script =
       'local list = { 1 } list[2] = 2 list[#list + 1] = 3 list[3] = nil list[3] = nil return #list';
     expect(answerOf(script)).toBe(2);
   });
 
-  it('keys are what they are: a number is no string, and a table only itself', () => {
+  it('keys keep their type: a number is not a string, and a table equals only itself', () => {
     const script =
       "local a, b, of = {}, {}, {} of[a] = 1 of['1'] = 2 return { of[a], of['1'], of[b] or 3 }";
     expect(answerOf(script)).toEqual([1, 2, 3]);
@@ -182,32 +182,32 @@ describe('tables', () => {
     expect(answerOf(script)).toBe('a, 1, 2.5');
   });
 
-  it('ipairs() sees what changes on the way', () => {
+  it('ipairs() sees changes made during the loop', () => {
     const script =
       'local list, sum = { 1, 2 }, 0 for i, each in ipairs(list) do sum = sum + each if i == 1 then list[2] = 5 end end return sum';
     expect(answerOf(script)).toBe(6);
   });
 
-  it('a loop looks at its limits once', () => {
+  it('a loop evaluates its limits once', () => {
     const script = 'local list = { 1 } for i = 1, #list, 1 do list[#list + 1] = i end return #list';
     expect(answerOf(script)).toBe(2);
   });
 });
 
 describe('functions', () => {
-  it('lack what is not given, and give nil at their end', () => {
+  it('get nil for missing arguments, and return nil at their end', () => {
     const script =
       'local function f(a, b) if b then return a end end return { f(1) or 0, f(1, 2) }';
     expect(answerOf(script)).toEqual([0, 1]);
   });
 
-  it('pass on all that they are given, nil included', () => {
+  it('pass on all their arguments, nil included', () => {
     const script = 'local function pass(...) return redis.call(...) end return pass(unpack(ARGV))';
     const execute = (command: readonly string[]): string => command.join(' ');
     expect(answerOf(script, { args: ['GET', 'a'], execute })).toBe('GET a');
   });
 
-  it('give one value in the midst of others, and all at the end', () => {
+  it('contribute one value in the middle of a list, and all at the end', () => {
     const script =
       'local function two() return 1, 2 end local a, b, c = two(), two() return { a, b, c }';
     expect(answerOf(script)).toEqual([1, 1, 2]);
@@ -228,7 +228,7 @@ describe('errors', () => {
     });
   });
 
-  it('redis.call() raises what a command answers, redis.pcall() returns it', () => {
+  it("redis.call() raises a command's error, redis.pcall() returns it", () => {
     const execute = (): typeof WRONG_TYPE => WRONG_TYPE;
     expect(answerOf("redis.call('GET', 'a') return 1", { execute })).toEqual(WRONG_TYPE);
     expect(answerOf("return redis.pcall('GET', 'a').err", { execute })).toBe(WRONG_TYPE.err);
@@ -242,7 +242,7 @@ describe('errors', () => {
     expect(answerOf(script, { execute: () => 'b' })).toEqual([1, 'b', 2]);
   });
 
-  it('a defect of ours is no error that a script could catch', () => {
+  it('a defect of the runtime is not an error that a script could catch', () => {
     const script =
       'local function length() return #ARGV[1], 0 end local isDone = pcall(length) return isDone';
     expect(() => answerOf(script, { args: ['ü'] })).toThrow('the bytes of ü');
@@ -254,8 +254,8 @@ describe('errors', () => {
     });
   });
 
-  // Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 write one that ends in eight zeros as "1e+8": test/integration/servers/round-numbers.test.ts
-  it('a number that servers write out in different ways is refused: scripts hand over its digits', () => {
+  // Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 write a number that ends in eight zeros as "1e+8": test/integration/servers/round-numbers.test.ts
+  it('a number that servers write in different ways is refused: scripts return its digits', () => {
     expect(answerOf("return redis.call('GET', 12)", { execute: ([, key]) => key! })).toBe('12');
     for (const number of ['1.5', '2 ^ 53', '100000000', "tonumber('-100000000')"])
       expect(() => answerOf(`return redis.call('GET', ${number})`)).toThrow('not its digits');
@@ -275,7 +275,7 @@ describe('answers', () => {
     ["{ ok = 'fine' }", { ok: 'fine' }],
     ["redis.error_reply('CODE words')", { err: 'CODE words' }],
     ["{ 1, redis.error_reply('CODE words') }", [1, { err: 'CODE words' }]],
-  ])('%s comes as %j', (value, answer) => {
+  ])('%s arrives as %j', (value, answer) => {
     expect(answerOf(`return ${value}`)).toEqual(answer);
   });
 
@@ -293,7 +293,7 @@ describe('answers', () => {
     expect(answerOf("return type(redis.call('GET', 'a'))", { execute: () => reply })).toBe(type);
   });
 
-  it("a command's list may hold nil, which is false", () => {
+  it("a command's list may contain nil, which is false", () => {
     const script =
       "local list = redis.call('HMGET', 'a') return { #list, type(list[2]), redis.call('SET').ok or '' }";
     expect(

@@ -21,7 +21,7 @@ function newClient(options: Partial<HoldfastOptions> = {}): Holdfast {
   return client;
 }
 
-/** The server of the tests of the present group. */
+/** The server of the tests of the current group. */
 function onServer(options?: MemoryRedisOptions): void {
   beforeEach(() => {
     redis = new MemoryRedis(options);
@@ -35,7 +35,7 @@ afterEach(async () => {
 describe('a MemoryRedis', () => {
   onServer();
 
-  it('is shared by those that it is given to, and by no others', async () => {
+  it('is shared by the clients that it is given to, and by no others', async () => {
     const [one, two] = [newClient(), newClient()];
     await using elsewhere = new Holdfast({ redis: new MemoryRedis() });
     await one.getLock('report').lock();
@@ -43,7 +43,7 @@ describe('a MemoryRedis', () => {
     expect(await elsewhere.getLock('report').tryLock()).toBe(true);
   });
 
-  it('wakes those who wait on another client', async () => {
+  it('wakes waiters of another client', async () => {
     const hold = await newClient().getLock('report').acquire();
     const other = newClient({ lockWatchdogTimeout: 60_000 });
     const waiting = nextEvent(other, 'waiting');
@@ -53,7 +53,7 @@ describe('a MemoryRedis', () => {
     expect((await acquiring).signal.aborted).toBe(false);
   });
 
-  it('has a name by which errors tell it from others', async () => {
+  it('has a name that tells it from others in errors', async () => {
     const servers = [redis, ...[1, 2].map(() => new MemoryRedis({ timeOf: redis }))];
     const locks = servers.map((server) => newClient({ redis: server }).getLock('report'));
     const lock = clients[0]!.getRedLock(...locks);
@@ -80,7 +80,7 @@ describe('a MemoryRedis', () => {
     expect(redis.keys()).toEqual([]);
   });
 
-  it('takes names that are no ASCII', async () => {
+  it('accepts names that are not ASCII', async () => {
     const semaphore = newClient({ clientId: 'ü€' }).getSemaphore('größe \u{1f600}', { permits: 2 });
     await semaphore.acquire();
     await semaphore.acquire();
@@ -92,7 +92,7 @@ describe('a MemoryRedis', () => {
     expect(await newClient().ping()).toBeGreaterThanOrEqual(0);
   });
 
-  it('lets the loop of a test that never pauses be stopped by a timer', async () => {
+  it('lets a timer stop the loop of a test that never pauses', async () => {
     const lock = newClient().getLock('report');
     const over = AbortSignal.timeout(20);
     while (!over.aborted) await lock.withLock(() => undefined);
@@ -103,7 +103,7 @@ describe('a MemoryRedis', () => {
 describe('MemoryRedis.holders() and keys()', () => {
   onServer();
 
-  it('show who holds a lock, how often, and for how long', async () => {
+  it('show the holder of a lock, how often it holds it, and for how long', async () => {
     const client = newClient();
     expect(redis.holders('report')).toEqual([]);
     await client.getLock('report').withLock({ lease: 5_000 }, async (hold) => {
@@ -127,7 +127,7 @@ describe('MemoryRedis.holders() and keys()', () => {
     expect(redis.holders('report')).toMatchObject([{ ownerId: hold.ownerId, count: 1 }]);
   });
 
-  it('show the permits of a semaphore, and whose lease has ended no more', async () => {
+  it('show the permits of a semaphore, and no longer those whose lease has ended', async () => {
     const semaphore = newClient().getSemaphore('report', { permits: 5 });
     const [one, two] = [
       await semaphore.acquire({ permits: 3 }),
@@ -141,7 +141,7 @@ describe('MemoryRedis.holders() and keys()', () => {
     expect(redis.holders('report')).toMatchObject([{ ownerId: one.ownerId }]);
   });
 
-  it('show who reads and who writes', async () => {
+  it('show readers and writers', async () => {
     const lock = newClient().getReadWriteLock('report');
     const readers = [await lock.readLock().acquire(), await lock.readLock().acquire()];
     expect(redis.holders('report')).toMatchObject(
@@ -167,7 +167,7 @@ describe('MemoryRedis.holders() and keys()', () => {
 describe('MemoryRedis.down() and up()', () => {
   onServer();
 
-  it('keep clients away until the server is up again, with all that it had', async () => {
+  it('keep clients away until the server is up again with all its data', async () => {
     const client = newClient();
     const hold = await client.getLock('report').acquire();
     redis.down();
@@ -187,7 +187,7 @@ describe('MemoryRedis.down() and up()', () => {
 describe('MemoryRedis.loseReplies()', () => {
   onServer();
 
-  it('has a script run whose reply never comes: its caller asks again', async () => {
+  it('runs a script whose reply never comes: its caller asks again', async () => {
     const client = newClient();
     await client.ping();
     redis.loseReplies();
@@ -197,7 +197,7 @@ describe('MemoryRedis.loseReplies()', () => {
     expect(redis.holders('report')).toMatchObject([{ ownerId, count: 1 }]);
   });
 
-  it('loses as many as it is told, and none any more after 0', async () => {
+  it('loses as many replies as requested, and none after 0', async () => {
     const client = newClient();
     const hold = await client.getLock('report').acquire();
     redis.loseReplies(2);
@@ -213,7 +213,7 @@ describe('MemoryRedis.loseReplies()', () => {
 describe('MemoryRedis.delay()', () => {
   onServer();
 
-  it('makes every answer late, in order', async () => {
+  it('delays every answer, and keeps their order', async () => {
     const client = newClient();
     await client.ping();
     redis.delay(250);
@@ -234,7 +234,7 @@ describe('MemoryRedis.delay()', () => {
     expect(answered).toEqual(['a', 'b']);
   });
 
-  it('keeps no process alive for what is on its way to a client that has closed', async () => {
+  it('keeps no process alive for answers on their way to a closed client', async () => {
     const timers = (): number =>
       process.getActiveResourcesInfo().filter((type) => type === 'Timeout').length;
     const before = timers();
@@ -249,7 +249,7 @@ describe('MemoryRedis.delay()', () => {
     redis.delay(0);
   });
 
-  it('leaves a server silent that is slower than a client waits', async () => {
+  it('makes a server silent that is slower than a client waits', async () => {
     const client = newClient({ commandTimeout: 500 });
     await client.ping();
     redis.delay(10_000);
@@ -286,7 +286,7 @@ describe('MemoryRedis.restart()', () => {
     expect(await client.getLock('report').tryLock()).toBe(true);
   });
 
-  it('makes a server that a fenced Redlock does not trust yet', async () => {
+  it('leaves a server that a fenced Redlock does not trust yet', async () => {
     const members = [redis, ...[1, 2].map(() => new MemoryRedis({ timeOf: redis }))];
     const locks = members.map((member) => {
       const client = newClient({ redis: member });
@@ -305,7 +305,7 @@ describe('MemoryRedis.restart()', () => {
 describe('MemoryRedis.failover()', () => {
   onServer({ replicas: 1 });
 
-  it('loses the newest writes, so that a lock is free that its holder relies on', async () => {
+  it('loses the newest writes, so that a lock is free although its holder relies on it', async () => {
     const client = newClient();
     const kept = await client.getLock('kept').acquire();
     const lost = await client.getLock('lost').acquire();
@@ -354,7 +354,7 @@ describe('MemoryRedis.failover()', () => {
     expect(redis.holders('report')).toMatchObject([{ ownerId }]);
   });
 
-  it('an acquisition that no replica acknowledges in time is undone', async () => {
+  it('undoes an acquisition that no replica acknowledges in time', async () => {
     const careful = newClient({ replicas: 1, commandTimeout: 1_000 });
     await careful.ping();
     redis.lag(60_000);
@@ -365,7 +365,7 @@ describe('MemoryRedis.failover()', () => {
   });
 });
 
-describe('a MemoryRedis that is used in a wrong way', () => {
+describe('a misused MemoryRedis', () => {
   onServer();
 
   it.each<[string, () => unknown]>([
@@ -411,7 +411,7 @@ describe('a MemoryRedis that is used in a wrong way', () => {
       },
     ],
     ['holders()', () => redis.holders('')],
-  ])('says what is wrong with %s', async (_what, call) => {
+  ])('reports what is wrong with %s', async (_what, call) => {
     await expect(Promise.resolve().then(call)).rejects.toBeInstanceOf(OptionError);
   });
 });

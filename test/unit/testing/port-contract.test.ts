@@ -60,7 +60,7 @@ describe('a server in memory', () => {
     return { attempt, server };
   }
 
-  it('says that it runs no script but ours', async () => {
+  it('reports that it runs no scripts except ours', async () => {
     const { attempt } = await connected(new WholeNetwork(PROCESS_CLOCK));
     const failure = await attempt.failureOf('eval', 'return 1', 0);
     expect(failure.message).toContain('runs no script but those of holdfast');
@@ -89,7 +89,7 @@ describe('a server in memory', () => {
     },
   );
 
-  it('ends a connection only for its client whose network carries no goodbye', async () => {
+  it('ends a connection silently for a client whose network carries no goodbye', async () => {
     const whole = new WholeNetwork(PROCESS_CLOCK);
     let isSilent = false;
     const network: Network = {

@@ -1,4 +1,4 @@
-// Channels of a client that is closed: others may still hold on to it.
+// Channels of a closed client, to which other objects may still refer.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Listeners } from '../../../src/core/events.js';
 import type { RedisClient } from '../../../src/redis/client.js';
@@ -13,7 +13,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-it('a closed client subscribes to nothing more, and leaves no timer', async () => {
+it('a closed client makes no further subscription and leaves no timer', async () => {
   const connect = vi.fn();
   const client = {
     surroundings: { library: { open: connect }, clock: PROCESS_CLOCK, closing: new Set() },

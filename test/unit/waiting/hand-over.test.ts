@@ -1,4 +1,4 @@
-// The local hand-over: a release names its successor, who waits in the same client and enters when that is sent.
+// The local hand-over: a release names its successor, a waiter of the same client, which enters when the release is sent.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { AcquireOptions, Hold, Lock } from '../../../src/index.js';
 import {
@@ -38,12 +38,12 @@ async function pass(ms: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(ms);
 }
 
-/** How long a lease may be relied on: less the drift margin. */
+/** How long the client may rely on a lease: the lease minus the drift margin. */
 function usableMs(leaseMs: number): number {
   return leaseMs * 0.99 - 2;
 }
 
-/** One caller holds the lock, and another one of its client waits for it. */
+/** One caller holds the lock, and another caller of its client waits for it. */
 async function oneWaits({
   of = lock,
   held = {},
@@ -59,7 +59,7 @@ async function oneWaits({
   return { first, second };
 }
 
-/** The lock is handed over, and no answer comes before `answer()` is called. */
+/** The first hold hands the lock over, and no answer comes before `answer()` is called. */
 async function underWay(...given: Parameters<typeof oneWaits>): Promise<{
   first: Hold;
   second: Hold;
@@ -73,7 +73,7 @@ async function underWay(...given: Parameters<typeof oneWaits>): Promise<{
   return { first, second: await second, released, answer };
 }
 
-/** What the server says does not arrive before that is called. */
+/** Holds up the server's answers until the returned function is called. */
 function holdUp(): () => Promise<void> {
   const { opened, open } = gate();
   server.travel = (to) => (to === 'client' ? opened : Promise.resolve());
@@ -84,7 +84,7 @@ function holdUp(): () => Promise<void> {
   };
 }
 
-/** What becomes of the hand-overs, one after another; those that follow are answered. */
+/** The fates of the hand-overs, in order; all later ones are answered. */
 function fates(...list: Fate[]): void {
   server.fate = (command) =>
     command.startsWith('hand over') ? (list.shift() ?? 'answered') : 'answered';
@@ -95,7 +95,7 @@ function sent(what: string): string[] {
 }
 
 describe('the successor', () => {
-  it('enters when the call is sent; the release is done when it is answered', async () => {
+  it('enters when the hand-over is sent; the release resolves when it is answered', async () => {
     const { second, released, answer } = await underWay();
     await expectPending(released);
     expect(second.signal.aborted).toBe(false);
@@ -107,7 +107,7 @@ describe('the successor', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('is the one who came first, whatever lease it wants', async () => {
+  it('is the waiter that came first, whatever lease it wants', async () => {
     const first = await lock.acquire();
     const order: number[] = [];
     const turns = [1, 2, 3].map((number) =>
@@ -127,7 +127,7 @@ describe('the successor', () => {
     ['its own lease, which is shorter', { wanted: { lease: 1_000 } }, 1_000, 1_000],
     ['the lease of the old owner, which is shorter', { held: { lease: 2_000 } }, 2_000, LEASE_MS],
   ])(
-    'relies until the answer on %s, and then on its own from the sending',
+    'relies on %s until the answer, and afterwards on its own lease, counted from the sending',
     async (_, given, beforeMs, afterMs) => {
       const { second, answer } = await underWay(given);
       await pass(400);
@@ -138,7 +138,7 @@ describe('the successor', () => {
     },
   );
 
-  it('has its own lease, though that of the old owner was extended', async () => {
+  it("has its own lease, even if the previous owner's was extended", async () => {
     const { first, second } = await oneWaits();
     await first.extend(600_000);
     await first.release();
@@ -148,7 +148,7 @@ describe('the successor', () => {
     await hold.release();
   });
 
-  it('is lost when that has passed without an answer, and then both owners are removed, the older one first', async () => {
+  it('is lost when its lease passes without an answer, and then both owners are removed, the older one first', async () => {
     server.fate = (command) => (command.startsWith('acquire') ? 'answered' : 'lost command');
     const { first, second } = await oneWaits({ wanted: { lease: 1_000 } });
     const released = first.release();
@@ -165,24 +165,27 @@ describe('the successor', () => {
   });
 });
 
-describe('a call whose outcome is unknown', () => {
+describe('a hand-over whose outcome is unknown', () => {
   it.each<[string, Fate]>([
     ['reply', 'lost reply'],
     ['connection', 'lost command'],
-  ])('since its %s was lost is sent again, and counts from the first time', async (_, fate) => {
-    fates(fate, fate);
-    const { first, second } = await oneWaits();
-    const released = first.release();
-    const hold = await second;
-    await pass(3_000);
-    await released;
-    expect(hold.remaining()).toBeCloseTo(usableMs(LEASE_MS) - 3_000);
-    expect(server.holder('a')).toEqual({ owner: hold.ownerId, count: 1 });
-    expect(client.told('lost')).toEqual([]);
-    await hold.release();
-  });
+  ])(
+    'is sent again when its %s was lost, and its lease counts from the first sending',
+    async (_, fate) => {
+      fates(fate, fate);
+      const { first, second } = await oneWaits();
+      const released = first.release();
+      const hold = await second;
+      await pass(3_000);
+      await released;
+      expect(hold.remaining()).toBeCloseTo(usableMs(LEASE_MS) - 3_000);
+      expect(server.holder('a')).toEqual({ owner: hold.ownerId, count: 1 });
+      expect(client.told('lost')).toEqual([]);
+      await hold.release();
+    },
+  );
 
-  it('finds on the repeat that both are gone: the release is done, the successor is lost', async () => {
+  it('resolves the release and loses the successor if the repeat finds that both owners are gone', async () => {
     fates('lost reply');
     const { first, second } = await oneWaits();
     const released = first.release();
@@ -196,7 +199,7 @@ describe('a call whose outcome is unknown', () => {
   });
 });
 
-describe('a call that is known not to have run', () => {
+describe('a hand-over that did not run', () => {
   it.each<Fate>(['denied', 'loading'])('(%s) is followed by a plain release', async (fate) => {
     server.fate = (command) => (command.startsWith('hand over') ? fate : 'answered');
     const { first, second } = await oneWaits({ wanted: { lease: 1_000 } });
@@ -209,7 +212,7 @@ describe('a call that is known not to have run', () => {
   });
 
   it.each<Fate>(['denied', 'loading'])(
-    '(%s) does not hide that the lock was lost before',
+    '(%s) does not hide that the lock had been lost before',
     async (fate) => {
       server.fate = (command) => (command.startsWith('hand over') ? fate : 'answered');
       const { first, second } = await oneWaits({ wanted: { lease: 1_000 } });
@@ -223,7 +226,7 @@ describe('a call that is known not to have run', () => {
 });
 
 describe('a hand-over that fails', () => {
-  it('is a loss for a successor that has left by then, too, if the lock was lost before', async () => {
+  it('also fails a successor that has already released, if the lock had been lost before', async () => {
     const { first, second } = await oneWaits();
     server.delete('a');
     const answer = holdUp();
@@ -237,7 +240,7 @@ describe('a hand-over that fails', () => {
   });
 
   it.each<Fate>(['denied', 'loading'])(
-    '(%s) is a loss if something else is at the key by then, and close() does not wait for it',
+    '(%s) is a loss if something else has the key by then, and close() does not wait for it',
     async (fate) => {
       server.fate = (command) => (command.startsWith('hand over') ? fate : 'answered');
       const { first } = await oneWaits({ wanted: { lease: 1_000 } });
@@ -252,15 +255,15 @@ describe('a hand-over that fails', () => {
   );
 });
 
-describe('nothing is left', () => {
-  it('of a successor that is lost in the instant of the answer', async () => {
+describe('nothing is left on the server', () => {
+  it('by a successor that is lost in the instant of the answer', async () => {
     const first = await lock.acquire({ lease: 1_000 });
     const [second, third] = [lock.acquire(), lock.acquire()];
     await settle();
     const answer = holdUp();
     const released = first.release();
     const hold = await second;
-    vi.setSystemTime(Date.now() + 1_100); // the machine was suspended, and the answer is read before any timer rings
+    vi.setSystemTime(Date.now() + 1_100); // the machine was suspended, and the client reads the answer before any timer fires
     await answer();
     await pass(5_000);
     await released;
@@ -274,23 +277,26 @@ describe('nothing is left', () => {
     ['fenced, and the release goes on', true, 2_600],
     ['not fenced, and the release has failed', false, 5_100],
     ['not fenced, and the release goes on', false, 1_100],
-  ])('by a client that closes while a hand-over is unknown (%s)', async (_, isFenced, afterMs) => {
-    await connect({ commandTimeout: 5_000 });
-    const of = isFenced ? client.holdfast.getFencedLock('a') : lock;
-    const { first } = await oneWaits({ of, held: isFenced ? {} : { lease: 1_000 } });
-    const lose = (command: string): Fate =>
-      command.startsWith('hand over') ? 'lost reply' : 'loading';
-    server.fate = lose;
-    first.release().catch(() => undefined);
-    await pass(afterMs);
-    const closed = client.holdfast.close();
-    server.fate = () => 'answered';
-    await pass(5_000);
-    await closed;
-    expect(server.heldNames).toEqual([]);
-  });
+  ])(
+    'by a client that closes while the outcome of a hand-over is unknown (%s)',
+    async (_, isFenced, afterMs) => {
+      await connect({ commandTimeout: 5_000 });
+      const of = isFenced ? client.holdfast.getFencedLock('a') : lock;
+      const { first } = await oneWaits({ of, held: isFenced ? {} : { lease: 1_000 } });
+      const lose = (command: string): Fate =>
+        command.startsWith('hand over') ? 'lost reply' : 'loading';
+      server.fate = lose;
+      first.release().catch(() => undefined);
+      await pass(afterMs);
+      const closed = client.holdfast.close();
+      server.fate = () => 'answered';
+      await pass(5_000);
+      await closed;
+      expect(server.heldNames).toEqual([]);
+    },
+  );
 
-  it('and a release is none of a lost lock, by a client that closes while a hand-over is refused', async () => {
+  it('by a client that closes while a hand-over is refused, and the release does not report a loss', async () => {
     server.fate = (command) => (command.startsWith('hand over') ? 'loading' : 'answered');
     const { first } = await oneWaits();
     const released = first.release();
@@ -299,12 +305,12 @@ describe('nothing is left', () => {
     await pass(10_000);
     await released;
     await closed;
-    expect(client.told('lost')).toHaveLength(1); // the successor, by the close
+    expect(client.told('lost')).toHaveLength(1); // the successor, lost by the close
     expect(server.heldNames).toEqual([]);
   });
 });
 
-describe('a copy of the call', () => {
+describe('a duplicate of the hand-over', () => {
   async function copied(): Promise<{ hold: Hold; copy: () => unknown }> {
     const take = vi.spyOn(server, 'take');
     const { first, second } = await oneWaits();
@@ -319,7 +325,7 @@ describe('a copy of the call', () => {
     return { hold, copy };
   }
 
-  it('changes nothing while the successor has the lock', async () => {
+  it('changes nothing while the successor holds the lock', async () => {
     const { hold, copy } = await copied();
     await hold.run(async () => {
       const nested = await lock.acquire();
@@ -330,7 +336,7 @@ describe('a copy of the call', () => {
     await hold.release();
   });
 
-  it('brings nothing back that was released since', async () => {
+  it('does not bring back a lock that was released since', async () => {
     const { hold, copy } = await copied();
     await hold.release();
     expect(copy()).toEqual(['deleted']);
@@ -356,7 +362,7 @@ it.each<[string, () => unknown]>([
   ],
   ['forced', () => fakeHoldfast({ server, clientId: 'other' }).getLock('a').forceUnlock()],
 ])(
-  'what was %s before: the release and the successor are lost, with that reason',
+  'a lock that was %s before the hand-over fails the release and the successor with that reason',
   async (lossReason, lose) => {
     const { first, second } = await oneWaits();
     await lose();
@@ -366,8 +372,8 @@ it.each<[string, () => unknown]>([
   },
 );
 
-describe('a waiter that gives up', () => {
-  it('in the instant of the release lets the next one have the lock', async () => {
+describe('a waiter that aborts', () => {
+  it('in the instant of the release leaves the lock to the next waiter', async () => {
     const aborter = new AbortController();
     const { first, second } = await oneWaits({ wanted: { signal: aborter.signal } });
     const third = lock.acquire();
@@ -398,8 +404,8 @@ describe('a waiter that gives up', () => {
   });
 });
 
-describe('a successor that needs the answer enters on it', () => {
-  it('with a token that is larger', async () => {
+describe('a successor that needs the answer', () => {
+  it('enters with a larger token', async () => {
     const of = client.holdfast.getFencedLock('a');
     const { first, second } = await oneWaits({ of });
     const answer = holdUp();
@@ -414,7 +420,7 @@ describe('a successor that needs the answer enters on it', () => {
   });
 
   it.each<Fate>(['lost reply', 'lost command'])(
-    'or, after a %s, on that of the repeat',
+    'enters on the answer to the repeat after a %s',
     async (fate) => {
       fates(fate);
       const of = client.holdfast.getFencedLock('a');
@@ -429,7 +435,7 @@ describe('a successor that needs the answer enters on it', () => {
     },
   );
 
-  it('or acquires the lock itself, if no answer comes', async () => {
+  it('acquires the lock itself if no answer comes', async () => {
     await connect({ commandTimeout: 1_000 });
     server.fate = (command) => (command.startsWith('hand over') ? 'lost command' : 'answered');
     const of = client.holdfast.getFencedLock('a');
@@ -443,7 +449,7 @@ describe('a successor that needs the answer enters on it', () => {
   });
 });
 
-describe('until the answer nothing else is sent of either owner', () => {
+describe('until the hand-over is answered', () => {
   it.each<[string, (hold: Hold) => Promise<unknown>]>([
     ['an extension', (hold) => hold.extend(60_000)],
     ['a re-entry', (hold) => hold.run(() => lock.withLock(() => undefined))],
@@ -460,7 +466,7 @@ describe('until the answer nothing else is sent of either owner', () => {
     expect(client.told('lost')).toEqual([]);
   });
 
-  it('nor is a lease renewed', async () => {
+  it('no lease is renewed', async () => {
     await connect({ commandTimeout: LEASE_MS });
     const { second, answer } = await underWay();
     await pass(LEASE_MS / 3 + 1_000);
@@ -471,7 +477,7 @@ describe('until the answer nothing else is sent of either owner', () => {
     await second.release();
   });
 
-  it('an extension that is under way when the last hold ends goes first', async () => {
+  it('an extension that was under way when the last hold ended is sent first', async () => {
     const { first, second } = await oneWaits();
     const answer = holdUp();
     const extended = first.extend(60_000);
@@ -485,7 +491,7 @@ describe('until the answer nothing else is sent of either owner', () => {
 });
 
 it.each<Fate>(['answered', 'lost reply', 'lost command'])(
-  'close() while the call is under way leaves nothing on the server: %s',
+  'close() during a hand-over leaves nothing on the server: %s',
   async (fate) => {
     fates(fate);
     const { second, released, answer } = await underWay();
@@ -500,7 +506,7 @@ it.each<Fate>(['answered', 'lost reply', 'lost command'])(
   },
 );
 
-describe('the lock is released for all', () => {
+describe('a plain release replaces the hand-over', () => {
   it('after 16 hand-overs in a row', async () => {
     const first = await lock.acquire();
     const turns = Array.from({ length: 20 }, () => lock.withLock(() => undefined));
@@ -516,28 +522,34 @@ describe('the lock is released for all', () => {
   it.each([
     [9, 'hand over a'],
     [10, 'release a'],
-  ])('10 ms after it was acquired: after %i ms it is a %s', async (ms, what) => {
-    const { first, second } = await oneWaits();
-    await pass(ms);
-    await first.release();
-    expect(server.commands[1]).toContain(what);
-    await pass(100);
-    await (await second).release();
-  });
+  ])(
+    '10 ms after the lock was acquired: %i ms after it, the client sends "%s"',
+    async (ms, what) => {
+      const { first, second } = await oneWaits();
+      await pass(ms);
+      await first.release();
+      expect(server.commands[1]).toContain(what);
+      await pass(100);
+      await (await second).release();
+    },
+  );
 
   it.each([
     [5, 'hand over a'],
     [8, 'release a'],
-  ])('when less than half of the lease is left: %i ms of 16 are over, a %s', async (ms, what) => {
-    const { first, second } = await oneWaits({ held: { lease: 16 } });
-    await pass(ms);
-    await first.release();
-    expect(server.commands[1]).toContain(what);
-    await pass(100);
-    await (await second).release();
-  });
+  ])(
+    'when less than half of the lease is left: after %i ms of 16, the client sends "%s"',
+    async (ms, what) => {
+      const { first, second } = await oneWaits({ held: { lease: 16 } });
+      await pass(ms);
+      await first.release();
+      expect(server.commands[1]).toContain(what);
+      await pass(100);
+      await (await second).release();
+    },
+  );
 
-  it('if it is a fair lock', async () => {
+  it('of a fair lock', async () => {
     const { first, second } = await oneWaits({ of: client.holdfast.getFairLock('a') });
     await first.release();
     await pass(100);
@@ -545,7 +557,7 @@ describe('the lock is released for all', () => {
     expect(sent('hand over')).toEqual([]);
   });
 
-  it('if replicas have to acknowledge an acquisition: a release does not wait for them', async () => {
+  it('when replicas have to acknowledge acquisitions: the release does not wait for them', async () => {
     await connect({ server: new FakeServer({ replicaCount: 1 }), replicas: 1 });
     const { first, second } = await oneWaits();
     server.lagMs = 60_000;
@@ -556,7 +568,7 @@ describe('the lock is released for all', () => {
     await (await second).release();
   });
 
-  it('if the counter of a fenced lock is none: the release is one all the same', async () => {
+  it('when the counter of a fenced lock is not a number: the release succeeds', async () => {
     const take = vi.spyOn(server, 'take');
     const { first, second } = await oneWaits({ of: client.holdfast.getFencedLock('a') });
     const failed = rejectionOf(second);
@@ -569,7 +581,7 @@ describe('the lock is released for all', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('if a MultiLock waits for it', async () => {
+  it('when a MultiLock waits for the lock', async () => {
     const first = await lock.acquire();
     const second = client.holdfast.getMultiLock(lock, client.getLock('b')).acquire();
     await settle();
@@ -580,7 +592,7 @@ describe('the lock is released for all', () => {
     expect(server.heldNames).toEqual([]);
   });
 
-  it('if nobody of this client waits for it', async () => {
+  it('when no other caller of this client waits for the lock', async () => {
     await (await lock.acquire()).release();
     expect(server.commands).toEqual(['acquire a me:1', 'release a me:1']);
   });

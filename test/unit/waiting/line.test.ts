@@ -1,4 +1,4 @@
-// The line of one client for one lock: who is woken, when, and that no wake-up is lost.
+// The waiting line of one client for one lock: which waiter is woken, when, and that no wake-up is lost.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Line, type LineEntry } from '../../../src/waiting/line.js';
 import { settle } from '../../support/occupancy.js';
@@ -23,12 +23,12 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Joins so many, behind a holder whose lease goes on for `ttlMs`. */
+/** Adds `count` waiters, behind a holder whose lease lasts another `ttlMs`. */
 function join(count: number, ttlMs = 30_000): LineEntry[] {
   return Array.from({ length: count }, () => line.join(performance.now(), ttlMs));
 }
 
-/** The indexes of those whose sleep is over. */
+/** The indexes of the waiters whose sleep is over. */
 async function woken(places: readonly LineEntry[]): Promise<number[]> {
   const indexes: number[] = [];
   for (const [index, place] of places.entries()) void place.woken.then(() => indexes.push(index));
@@ -41,14 +41,14 @@ function mayTry(places: readonly LineEntry[]): boolean[] {
 }
 
 describe('a message', () => {
-  it('wakes the first in line, and only that one', async () => {
+  it('wakes the first waiter, and only that one', async () => {
     const places = join(3);
     line.message();
     expect(await woken(places)).toEqual([0]);
     expect(mayTry(places)).toEqual([true, false, false]);
   });
 
-  it('while somebody tries counts for one more try, since that one may have been too early', () => {
+  it('during a try allows one more try, since the first may have been too early', () => {
     const places = join(2);
     line.message();
     line.message();
@@ -58,7 +58,7 @@ describe('a message', () => {
     expect(mayTry(places)).toEqual([false, false]);
   });
 
-  it('while somebody tries who then leaves without the lock goes to the next', () => {
+  it('during a try goes to the next waiter when the trying one leaves without the lock', () => {
     const places = join(2);
     line.message();
     line.message();
@@ -66,11 +66,11 @@ describe('a message', () => {
     expect(mayTry(places)).toEqual([false, true]);
   });
 
-  it('while somebody looks who then leaves goes to the next; without one nobody tries in its place', () => {
+  it('during a query goes to the next waiter when the asking one leaves; without a message nobody tries in its place', () => {
     const places = join(3);
     places[2]!.look(0);
     expect(mayTry(places)).toEqual([true, false, false]);
-    places[0]!.leave(); // its answer is shared when it comes
+    places[0]!.leave(); // the answer to its query is shared when it comes
     expect(mayTry(places)).toEqual([false, false, false]);
     places[2]!.look(0);
     line.message();
@@ -78,7 +78,7 @@ describe('a message', () => {
     expect(mayTry(places)).toEqual([false, false, true]);
   });
 
-  it('is not needed by a look while a young try is on its way; after one that is too old somebody looks', () => {
+  it('makes a query share a try that has just begun; behind an older try the query is sent as well', () => {
     const places = join(2);
     line.message();
     places[1]!.look(0);
@@ -93,7 +93,7 @@ describe('a message', () => {
     expect(mayTry(places)).toEqual([false, false]);
   });
 
-  it('while somebody tries who gets the lock lets the next try', () => {
+  it('during a try lets the next waiter try when the trying one gets the lock', () => {
     const places = join(2);
     line.message();
     line.message();
@@ -102,8 +102,8 @@ describe('a message', () => {
   });
 });
 
-describe('whoever was woken', () => {
-  it('and found it still held keeps the first place', async () => {
+describe('a woken waiter', () => {
+  it('that finds the lock still held keeps the first place', async () => {
     const places = join(2);
     line.message();
     places[0]!.stillHeld(30_000);
@@ -112,14 +112,14 @@ describe('whoever was woken', () => {
     expect(mayTry(places)).toEqual([true, false]);
   });
 
-  it('and gives up passes the wake-up on', async () => {
+  it('that leaves without the lock passes the wake-up on', async () => {
     const places = join(3);
     line.message();
     places[0]!.leave();
     expect(await woken(places.slice(1))).toEqual([0]);
   });
 
-  it('and gets the lock wakes nobody', async () => {
+  it('that gets the lock wakes nobody', async () => {
     const places = join(2);
     line.message();
     places[0]!.leave(30_000);
@@ -127,11 +127,11 @@ describe('whoever was woken', () => {
   });
 });
 
-describe('whoever defers to others', () => {
+describe('a waiter that defers to other clients', () => {
   const deferring = (deferMs: number, sinceMs = performance.now()): LineEntry =>
     line.join(performance.now(), 30_000, { sinceMs, deferMs: () => deferMs });
 
-  it('is woken so much later, and nobody else meanwhile', async () => {
+  it('is woken after the deferral, and no other waiter meanwhile', async () => {
     const places = [deferring(50), ...join(1)];
     line.message();
     vi.advanceTimersByTime(49);
@@ -141,7 +141,7 @@ describe('whoever defers to others', () => {
     expect(mayTry(places)).toEqual([true, false]);
   });
 
-  it('and gives up meanwhile passes the wake-up on, and leaves no timer', () => {
+  it('and leaves meanwhile passes the wake-up on and leaves no timer', () => {
     const places = [deferring(50), ...join(1)];
     line.message();
     places[0]!.leave();
@@ -150,14 +150,14 @@ describe('whoever defers to others', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('is still behind those who have waited for longer', () => {
+  it('stays behind those that have waited longer', () => {
     const places = [deferring(0, performance.now() + 1), deferring(0, performance.now() - 1)];
     line.message();
     expect(mayTry(places)).toEqual([false, true]);
   });
 });
 
-it('one that leaves without having been woken wakes nobody', async () => {
+it('a waiter that leaves without having been woken wakes nobody', async () => {
   const places = join(2);
   places[0]!.leave();
   expect(await woken(places.slice(1))).toEqual([]);
@@ -166,7 +166,7 @@ it('one that leaves without having been woken wakes nobody', async () => {
 });
 
 describe('when no message comes', () => {
-  it('one tries when the holder’s lease is over, and again when the next one is', () => {
+  it("one waiter tries when the holder's lease ends, and again when the next holder's does", () => {
     const places = join(100, 500);
     vi.advanceTimersByTime(499);
     expect(places.filter((place) => place.mayTry)).toHaveLength(0);
@@ -179,7 +179,7 @@ describe('when no message comes', () => {
     expect(mayTry(places)[0]).toBe(true);
   });
 
-  it('one tries when the lease of the one who got it is over', () => {
+  it('one waiter tries when the lease that another waiter acquired ends', () => {
     const places = join(2, 500);
     line.message();
     places[0]!.leave(900);
@@ -189,7 +189,7 @@ describe('when no message comes', () => {
     expect(places[1]!.mayTry).toBe(true);
   });
 
-  it('somebody who joins later does not put the try off', () => {
+  it('a waiter that joins later does not postpone the try', () => {
     const places = [...join(1, 500), ...join(1, 30_000)];
     vi.advanceTimersByTime(500);
     expect(mayTry(places)).toEqual([true, false]);
@@ -198,7 +198,7 @@ describe('when no message comes', () => {
   it.each([
     ['without expiry', -1],
     ['whose lease goes on for long', 30_000],
-  ])('a lock %s is looked at every now and then, by the first', (_what, ttlMs) => {
+  ])('the first waiter polls a lock %s', (_what, ttlMs) => {
     const places = join(2, ttlMs);
     for (let look = 0; look < 3; look++) {
       vi.advanceTimersByTime(9_999);
@@ -207,25 +207,25 @@ describe('when no message comes', () => {
       expect(mayTry(places)).toEqual([true, false]);
       places[0]!.stillHeld(ttlMs);
     }
-    places[0]!.leave(30_000); // acquired: the next one is first
+    places[0]!.leave(30_000); // it acquired the lock: the next waiter is first
     vi.advanceTimersByTime(10_000);
     expect(mayTry(places)).toEqual([false, true]);
   });
 });
 
 describe('the subscription', () => {
-  it('once confirmed, or anew after a reconnect, wakes the first', () => {
+  it('wakes the first waiter when it is confirmed, and after each reconnect', () => {
     const places = join(2);
     line.subscribed();
     expect(mayTry(places)).toEqual([true, false]);
   });
 
-  it('that may have missed a message since the try wakes at once', () => {
+  it("wakes a waiter that joins at once if it may have missed a message since that one's try", () => {
     mayHaveMissed = true;
     expect(mayTry(join(1))).toEqual([true]);
   });
 
-  it('is closed with the last place, and no timer stays', () => {
+  it('is closed when the last waiter leaves, and no timer remains', () => {
     const places = join(2);
     places[0]!.leave();
     expect(closed).not.toHaveBeenCalled();

@@ -1,4 +1,4 @@
-// How long a client that has released a lock stands back for others who want it.
+// How long a client that has released a lock stands back for other clients that want it.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { Line, TURN_MS, FairnessBetweenClients } from '../../../src/waiting/line.js';
 import { settle } from '../../support/occupancy.js';
@@ -11,15 +11,15 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** Of those in line one has it. */
+/** A caller in this line holds the lock. */
 function turnsOfHolder(): FairnessBetweenClients {
   const turns = new FairnessBetweenClients();
   turns.granted();
   return turns;
 }
 
-describe('turns', () => {
-  it('are awaited of all who listen, and after that of as many as came last time', () => {
+describe('the turns that a client gives others', () => {
+  it('are one for each listener, and next time as many as came', () => {
     const turns = turnsOfHolder();
     expect(turns.released(3)).toBe(3);
     expect([turns.othersReleased(), turns.othersReleased()]).toEqual([false, false]);
@@ -27,7 +27,7 @@ describe('turns', () => {
     expect(turns.released(3)).toBe(2);
   });
 
-  it('are awaited of half as many when nobody came: whoever wants it may be slow', () => {
+  it('are halved when nobody came, since a client that wants the lock may be slow', () => {
     const turns = turnsOfHolder();
     const awaited = Array.from({ length: 4 }, () => {
       const count = turns.released(4);
@@ -37,7 +37,7 @@ describe('turns', () => {
     expect(awaited).toEqual([4, 2, 1, 0]);
   });
 
-  it('are awaited of one more when somebody else still has it after all have had theirs', () => {
+  it('are one more when another client still holds the lock after all have had their turns', () => {
     const turns = turnsOfHolder();
     turns.released(2);
     turns.othersReleased();
@@ -49,14 +49,14 @@ describe('turns', () => {
     expect(turns.released(2)).toBe(2);
   });
 
-  it('are not awaited after a release of what those in line did not have', () => {
+  it('are none after a release by a caller outside this line', () => {
     const turns = turnsOfHolder();
     turns.released(2);
     expect(turns.released(2)).toBeUndefined();
     expect([turns.othersReleased(), turns.othersReleased()]).toEqual([false, true]); // as before
   });
 
-  it('are awaited of all who listen every 16th time, though nobody came of late', () => {
+  it('are one for each listener every 16th time, even if nobody came lately', () => {
     const turns = turnsOfHolder();
     const awaited = Array.from({ length: 32 }, () => {
       const count = turns.released(2);
@@ -67,11 +67,11 @@ describe('turns', () => {
     expect(new Set(awaited.slice(2))).toEqual(new Set([0, 2]));
   });
 
-  it('are awaited of nobody when nobody listens', () => {
+  it('are none when nobody else listens', () => {
     expect(turnsOfHolder().released(0)).toBe(0);
   });
 
-  it('do not count our own message, which comes soon or never', () => {
+  it('do not include our own message, which comes soon or never', () => {
     const turns = new FairnessBetweenClients();
     expect(turns.takeOwnMessage()).toBe(false);
     turns.expectOwnMessage();
@@ -105,7 +105,7 @@ describe('a line whose client has released the lock', () => {
     });
   });
 
-  /** Two in line, and then so many others hear of the release. */
+  /** Two callers join the line, then `others` listeners receive the release message. */
   function released(others: number): { mayTry: () => boolean } {
     const first = line.queue();
     line.queue();
@@ -118,7 +118,7 @@ describe('a line whose client has released the lock', () => {
     expect(released(0).mayTry()).toBe(true);
   });
 
-  it('tries when all others who listen have released it, or a while has gone by since the last of them did', () => {
+  it('tries when all other listeners have released the lock, or when a while has passed since the last release', () => {
     const first = released(2);
     line.message();
     expect(first.mayTry()).toBe(false);
@@ -128,7 +128,7 @@ describe('a line whose client has released the lock', () => {
     expect(first.mayTry()).toBe(true);
   });
 
-  it('tries when a turn has gone by in which nobody released it', () => {
+  it('tries when a turn has passed without a release', () => {
     const first = released(2);
     line.message();
     vi.advanceTimersByTime(TURN_MS);
@@ -147,7 +147,7 @@ describe('a line whose client has released the lock', () => {
     sleeper.leave();
   });
 
-  it('is woken by the next release where the server did not count its own subscription', () => {
+  it('is woken by the next release if the server did not count its own subscription', () => {
     const sleeper = line.queue();
     isHeldHere = false;
     line.released(-1);
@@ -158,7 +158,7 @@ describe('a line whose client has released the lock', () => {
     sleeper.leave();
   });
 
-  it('of newcomers owes nothing to those who waited here before', () => {
+  it('of new waiters owes nothing to the listeners of earlier waiters', () => {
     const turns = turnsOfHolder();
     const make = (): Line =>
       new Line({
@@ -195,7 +195,7 @@ describe('a line whose client has released the lock', () => {
         line.free();
       },
     ],
-  ])('has no pause left over from before it had it, when it %s', (_, end) => {
+  ])('has no pause left over from before it acquired the lock, when it %s', (_, end) => {
     const [first, second] = [line.queue(), line.queue()];
     isHeldHere = false;
     line.released(3);
@@ -207,15 +207,15 @@ describe('a line whose client has released the lock', () => {
     second.leave();
   });
 
-  it('does not stand back for longer when another caller of its client gives back what it had for a moment', () => {
+  it('does not stand back longer when another caller of its client releases the lock after a moment', () => {
     const first = released(2);
     vi.advanceTimersByTime(TURN_MS - 1);
-    line.released(2); // by one who stands in no line
+    line.released(2); // by a caller that is not in the line
     vi.advanceTimersByTime(1);
     expect(first.mayTry()).toBe(true);
   });
 
-  it('goes on to stand back when it tried before all had released it, and somebody else still had it', () => {
+  it('continues to stand back when it tried before all had released the lock, and another client still held it', () => {
     const sleeper = line.queue();
     isHeldHere = false;
     line.released(2);
@@ -229,7 +229,7 @@ describe('a line whose client has released the lock', () => {
     sleeper.leave();
   });
 
-  it('is not kept waiting by its own message, nor woken by it', () => {
+  it('is neither delayed nor woken by its own message', () => {
     line.releasing();
     const first = released(1);
     line.message(); // its own
@@ -238,7 +238,7 @@ describe('a line whose client has released the lock', () => {
     expect(first.mayTry()).toBe(true);
   });
 
-  it('tries when the answers to two questions are here, where nobody came last time', async () => {
+  it('tries when the answers to two queries have come, where nobody came last time', async () => {
     const turns = turnsOfHolder();
     turns.released(1);
     turns.granted();
@@ -259,7 +259,7 @@ describe('a line whose client has released the lock', () => {
     expect(first.mayTry).toBe(true);
   });
 
-  it('looks for itself in the end, though no message comes and no answer', () => {
+  it('polls in the end, even without a message and without an answer', () => {
     const turns = turnsOfHolder();
     turns.released(1);
     turns.granted();
@@ -278,7 +278,7 @@ describe('a line whose client has released the lock', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it('wakes nobody while its client has the lock, and finds out whether it still has when somebody released it', () => {
+  it('wakes nobody while its client holds the lock, and queries the holder when a release message comes', () => {
     const sleeper = line.queue();
     line.message();
     expect(sleeper.mayTry).toBe(false);
