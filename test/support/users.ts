@@ -132,7 +132,7 @@ async function oneAfterTheOther(first: Lock, second: Lock): Promise<void> {
 const PAGE = new URL('../../docs/how-to/permissions.md', import.meta.url);
 
 /** The arguments behind ACL SETUSER <user>, for a key prefix of one's own. */
-export function readmePermissions(kind: 'server' | 'cluster', keyPrefix: string): string[] {
+export function documentedPermissions(kind: 'server' | 'cluster', keyPrefix: string): string[] {
   const lines = [...readFileSync(PAGE, 'utf8').matchAll(/^ACL SETUSER app (.*(?:\n {2}.*)*)/gm)];
   const [, rules = ''] = lines[kind === 'server' ? 0 : 1] ?? [];
   return rules.split(/\s+/).map((rule) => rule.replace('app:', keyPrefix));

@@ -295,9 +295,13 @@ export class RedLockBackend implements LockBackend {
   }
 }
 
-/** A master's answer as it appears in errors: `true` and `kept` confirm the lock. */
+/** The answers of a master that does not have the lock, or this owner of it: to a command, and to a query (-2 is its time to live). */
+const GONE: readonly unknown[] = [false, 'deleted', 'taken', 'forced', 0, -2, undefined];
+
+/** A master's answer as it appears in errors. */
 function inWords(value: unknown, node: string): NodeAnswer {
-  return { node, answer: value === true || value === 'kept' ? 'acquired' : 'gone' };
+  const isGone = GONE.includes(value) || (Array.isArray(value) && value.length === 0);
+  return { node, answer: isGone ? 'gone' : 'acquired' };
 }
 
 /** Throws if two masters are the same server, which would have two votes. Works only for masters that are connected. */

@@ -6,7 +6,7 @@ import { Holdfast, type FairLock, type Semaphore } from '../../../src/index.js';
 import { hasShardedChannels } from '../../support/cluster.js';
 import { NO_SHARDED } from '../../support/port-promises.js';
 import { eventually } from '../../support/time.js';
-import { readmePermissions } from '../../support/users.js';
+import { documentedPermissions } from '../../support/users.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -33,7 +33,7 @@ describe.skipIf(topologiesUnavailable)(
       await Promise.all(admin.nodes('master').map((node) => node.ping()));
       hasSharded = await hasShardedChannels(masters[0]!);
       if (!hasSharded) return;
-      const rules = readmePermissions('cluster', PREFIX).filter((rule) => !rule.startsWith('>'));
+      const rules = documentedPermissions('cluster', PREFIX).filter((rule) => !rule.startsWith('>'));
       const untold = rules.filter((rule) => !TELLING.includes(rule));
       for (const master of masters)
         await master.call('ACL', 'SETUSER', 'untold', 'reset', '>secret', ...untold);

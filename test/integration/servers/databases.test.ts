@@ -3,12 +3,12 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
-import { readmePermissions } from '../../support/users.js';
+import { documentedPermissions } from '../../support/users.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const PREFIX = 'app-under-test:';
-const RULES = readmePermissions('server', PREFIX).filter((rule) => !rule.startsWith('>'));
+const RULES = documentedPermissions('server', PREFIX).filter((rule) => !rule.startsWith('>'));
 
 let server: RedisServer;
 let admin: Redis;

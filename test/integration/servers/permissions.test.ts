@@ -12,7 +12,7 @@ import { uniqueName } from '../../support/unique-name.js';
 import {
   isUsable,
   permittedCommands,
-  readmePermissions,
+  documentedPermissions,
   whatIsTold,
   type DeniedUser,
 } from '../../support/users.js';
@@ -32,7 +32,7 @@ interface Place extends AsyncDisposable {
 
 const PLACES = {
   server: {
-    rules: readmePermissions('server', PREFIX).filter((rule) => !rule.startsWith('>')),
+    rules: documentedPermissions('server', PREFIX).filter((rule) => !rule.startsWith('>')),
     /**
      * Permissions that are optional: the client finds out the server's version otherwise, sends scripts in full, notices a dead waiter
      * later, omits from a KeyConflictError what is there, and takes the refusal of a PING as an answer.
@@ -55,7 +55,7 @@ const PLACES = {
     },
   },
   cluster: {
-    rules: readmePermissions('cluster', PREFIX).filter((rule) => !rule.startsWith('>')),
+    rules: documentedPermissions('cluster', PREFIX).filter((rule) => !rule.startsWith('>')),
     /** Either SHARDNUMSUB or the version from INFO is enough. */
     dispensable: ['info', 'pubsub|numsub', 'pubsub|shardnumsub', 'type', 'ping'],
     async start(): Promise<Place> {

@@ -1,7 +1,7 @@
 // The permissions that the README asks for are exactly the commands that the scripts and the client send.
 import { describe, expect, it } from 'vitest';
 import { scripts } from '../../../src/redis/scripts.generated.js';
-import { permittedCommands, readmePermissions } from '../../support/users.js';
+import { permittedCommands, documentedPermissions } from '../../support/users.js';
 
 /** The commands that the client sends besides those in the scripts. */
 const OF_THE_CLIENT = {
@@ -21,20 +21,20 @@ const ofScripts = Object.values(scripts)
 describe('the permissions in the README', () => {
   it('on a server are the commands that are sent', () => {
     const needed = new Set([...ofScripts, ...OF_THE_CLIENT.server, ...PUBLISHED_BY.server]);
-    expect(permittedCommands(readmePermissions('server', 'app:')).sort()).toEqual(
+    expect(permittedCommands(documentedPermissions('server', 'app:')).sort()).toEqual(
       [...needed].sort(),
     );
   });
 
   it('in a cluster are those and the commands for a cluster', () => {
     const needed = new Set([
-      ...permittedCommands(readmePermissions('server', 'app:')).filter(
+      ...permittedCommands(documentedPermissions('server', 'app:')).filter(
         (command) => command !== 'script|load', // a node receives in full the scripts that it does not know
       ),
       ...OF_THE_CLIENT.cluster,
       ...PUBLISHED_BY.cluster,
     ]);
-    expect(permittedCommands(readmePermissions('cluster', 'app:')).sort()).toEqual(
+    expect(permittedCommands(documentedPermissions('cluster', 'app:')).sort()).toEqual(
       [...needed].sort(),
     );
   });
