@@ -114,7 +114,7 @@ export function heldByCallerOfClient(isAnonymous: boolean): string {
 export function callerHolds(holder: string, onlyReads: boolean): string {
   return (
     `the code that waits holds the lock itself (as ${holder}), by a lock() or tryLock() outside any run, and waits for itself ` +
-    `unless other code unlocks it. ${reenter(onlyReads)}`
+    `unless other code unlocks it: ${reenter(onlyReads)}`
   );
 }
 
