@@ -80,8 +80,8 @@ export function heldWithoutToken(lockName: string): OptionError {
 /** A caller inside a hold of the read lock asks for the write lock. */
 export function upgradeRefused(lockName: string): LockUpgradeError {
   return new LockUpgradeError(
-    `lock "${lockName}": the write lock is wanted inside a hold of the read lock, and would wait for that itself: ` +
-      'release the read lock first, or take the write lock from the beginning (inside it the read lock can be had, and kept when it goes)',
+    `lock "${lockName}": the write lock is wanted inside a hold of the read lock, and would wait for that hold: ` +
+      'release the read lock first, or take the write lock from the beginning (inside it you can take the read lock, and keep that when you release the write lock)',
     { lockName },
   );
 }
@@ -145,9 +145,9 @@ export function notReleased(
   const what = isRefused ? 'not released' : 'not known to be released';
   const said = message.replace(`lock "${lockName}": `, `lock "${lockName}" ${what}: `);
   const next = isRefused
-    ? '. To free it before, remedy that and repeat hold.release() (unlock() cannot be repeated)'
-    : '; until then this client goes on trying to release it';
-  const text = `${said.replace(/\.$/, '')}. It is renewed no more and ends with its lease${next}`;
+    ? '. To free it earlier, remedy that and call hold.release() again (unlock() cannot be repeated)'
+    : '; until then the client keeps trying to release it';
+  const text = `${said.replace(/\.$/, '')}. The client no longer renews it, so it ends with its lease${next}`;
   return error instanceof QuorumError
     ? new QuorumError(text, { lockName, cause, nodes: error.nodes })
     : new UnavailableError(text, { lockName, cause });
@@ -185,7 +185,8 @@ export function notAnswered(
 
 /** Renewals were not answered, and will be tried again. */
 export function renewalFailed(cause: unknown, leaseCount: number): UnavailableError {
-  const message = `renewal of ${String(leaseCount)} leases stayed unanswered, to be tried again: ${inWords(cause)}`;
+  const leases = leaseCount === 1 ? 'lease' : 'leases';
+  const message = `renewal of ${String(leaseCount)} ${leases} was not answered, and will be tried again: ${inWords(cause)}`;
   return new UnavailableError(message, { cause });
 }
 
@@ -197,7 +198,7 @@ export function publishRefused(
   lookEveryMs: number,
 ): UnavailableError {
   return new UnavailableError(
-    `cannot publish on channel ${channel}: ${reason}; who waits there is not woken, and only looks every ${String(Math.ceil(lookEveryMs))} ms; ` +
+    `cannot publish on channel ${channel}: ${reason}; waiters are not woken there, and only poll every ${String(Math.ceil(lookEveryMs))} ms; ` +
       `permit PUBLISH (in a cluster SPUBLISH) on ${kind}:*`,
   );
 }
@@ -286,7 +287,7 @@ export function overlapMessage(name: string): string {
 
 const WHAT_HAPPENED: Record<LossReason, string> = {
   expired: 'its lease ended before it was released or renewed',
-  taken: 'somebody else holds it',
+  taken: 'another owner holds it',
   deleted: 'its key is gone from the server',
   forced: 'it was freed by forceUnlock',
   unreachable: 'Redis did not confirm a renewal before its lease ended',

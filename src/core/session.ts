@@ -190,7 +190,7 @@ export class Session {
   ask<T>(
     lock: Conflicting,
     question: (limit: TimeLimit) => Promise<T>,
-    what = 'not looked at',
+    what = 'not queried',
   ): Promise<T> {
     return this.#untilAnswered(lock, what, true, question);
   }

@@ -169,7 +169,7 @@ export class Channels {
     if (!this.#denied.isNews(`${what} ${kind}`)) return;
     const message =
       what === 'SUBSCRIBE'
-        ? `cannot subscribe to channel ${name}: ${cause.message}; who waits there is not woken, and only looks every ${String(Math.ceil(this.#lookEveryMs))} ms; permit SUBSCRIBE (in a cluster SSUBSCRIBE) on ${kind}:*`
+        ? `cannot subscribe to channel ${name}: ${cause.message}; waiters are not woken there, and only poll every ${String(Math.ceil(this.#lookEveryMs))} ms; permit SUBSCRIBE (in a cluster SSUBSCRIBE) on ${kind}:*`
         : `cannot unsubscribe from channel ${name}: ${cause.message}; the connection is made anew now and then to get rid of such channels; permit UNSUBSCRIBE (in a cluster SUNSUBSCRIBE)`;
     this.#events.emit('error', () => ({ error: new UnavailableError(message, { cause }) }));
   }

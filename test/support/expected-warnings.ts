@@ -4,7 +4,7 @@ const expected: RegExp[] = [];
 
 /** What a client without a listener for `error` warns of when a server or a connection fails. */
 const OUTAGE =
-  /^(the .* connection to Redis \(.*\) failed: |renewal of \d+ leases stayed unanswered|lock ".*" not known to be (released|held): )/;
+  /^(the .* connection to Redis \(.*\) failed: |renewal of \d+ leases? was not answered|lock ".*" not known to be (released|held): )/;
 
 /** A test of this file provokes warnings that this matches. It should assert whatever matters of them. */
 export function expectWarnings(pattern: RegExp): void {

@@ -138,7 +138,7 @@ describe.skipIf(topologiesUnavailable)('with required replicas', () => {
     const hold = await client.getLock(uniqueName()).acquire();
     await cutReplication(servers.master);
     const { error } = await nextEvent(client, 'error');
-    expect(error.message).toMatch(/^renewal of 1 leases stayed unanswered, .*NOREPLICAS/);
+    expect(error.message).toMatch(/^renewal of 1 lease was not answered, .*NOREPLICAS/);
     await master.config('SET', 'min-replicas-to-write', '0');
     await nextEvent(client, 'renewed');
     expect(lost).toEqual([]);

@@ -45,7 +45,7 @@ describe('a release that is refused for good, since the user may not run a comma
     expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE', lockName: name });
     expect(String(error)).toContain(`lock "${name}" not released: `);
     expect(String(error)).toMatch(NO_PERMISSION);
-    expect(String(error)).toContain('It is renewed no more and ends with its lease');
+    expect(String(error)).toContain('The client no longer renews it, so it ends with its lease');
     expect(String(error)).toContain(remedy);
     await redis.acl('SETUSER', 'app', '+hdel');
     await hold.release();
@@ -84,7 +84,7 @@ describe('a release that is refused for good, since the user may not run a comma
       await redis.acl('SETUSER', 'app', '-hset');
       const error = await rejectionOf(lock.unlock());
       expect(String(error)).toMatch(NO_PERMISSION);
-      expect(String(error)).not.toContain('renewed no more');
+      expect(String(error)).not.toContain('no longer renews');
       await redis.acl('SETUSER', 'app', '+hset');
       await lock.unlock();
     });
@@ -100,7 +100,7 @@ it('a release that is refused for now, by a replica, is retried until it release
   expect(error).toMatchObject({ code: 'REDIS_UNAVAILABLE', lockName: name });
   expect(String(error)).toMatch(/not known to be released: Redis refused for 500 ms .*READONLY/);
   expect(String(error)).toContain(
-    'ends with its lease; until then this client goes on trying to release it',
+    'ends with its lease; until then the client keeps trying to release it',
   );
   await redis.replicaof('NO', 'ONE');
   await isGone(name);

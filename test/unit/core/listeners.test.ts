@@ -56,8 +56,8 @@ describe('an `error` without a listener', () => {
   it('becomes one warning for each other kind of failure, whatever the numbers in its message', () => {
     for (const lock of ['a', 'b']) {
       fail(`cannot subscribe to ${lock}`);
-      fail('renewal of 5 leases stayed unanswered after 44.4 ms');
-      fail('renewal of 61 leases stayed unanswered after 120 ms');
+      fail('renewal of 5 leases was not answered after 44.4 ms');
+      fail('renewal of 61 leases was not answered after 120 ms');
     }
     expect(warnings).toHaveLength(3);
     for (let count = 0; count < 100; count++) fail('x'.repeat(count));
