@@ -35,7 +35,7 @@ async function isGone(name: string): Promise<void> {
 const NO_PERMISSION = /: (NOPERM |ERR ACL failure in script: User app has no permissions )/;
 
 describe('a release that is refused for good, since the user may not run a command,', () => {
-  const remedy = 'To free it before, remedy that and repeat hold.release()';
+  const remedy = 'To free it earlier, remedy that and call hold.release()';
 
   it('makes release() throw, which may be repeated when it is permitted', async () => {
     const name = uniqueName();
