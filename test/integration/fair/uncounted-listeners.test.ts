@@ -33,7 +33,9 @@ describe.skipIf(topologiesUnavailable)(
       await Promise.all(admin.nodes('master').map((node) => node.ping()));
       hasSharded = await hasShardedChannels(masters[0]!);
       if (!hasSharded) return;
-      const rules = documentedPermissions('cluster', PREFIX).filter((rule) => !rule.startsWith('>'));
+      const rules = documentedPermissions('cluster', PREFIX).filter(
+        (rule) => !rule.startsWith('>'),
+      );
       const untold = rules.filter((rule) => !TELLING.includes(rule));
       for (const master of masters)
         await master.call('ACL', 'SETUSER', 'untold', 'reset', '>secret', ...untold);

@@ -79,7 +79,10 @@ describe('the help of an error', () => {
 
   it.each(classes.map((each) => [each.name, each]))('%s names a section of the docs', (_, each) => {
     const { code, help } = Reflect.construct(each, ['', {}]) as holdfast.HoldfastError;
-    const [page, anchor = ''] = [pages.find(({ path }) => path === 'docs/reference/errors.md'), help.split('/')[1]];
+    const [page, anchor = ''] = [
+      pages.find(({ path }) => path === 'docs/reference/errors.md'),
+      help.split('/')[1],
+    ];
     expect(anchor).toBe(code.toLowerCase().replaceAll('_', '-'));
     for (const anchors of page?.anchors ?? [new Set()]) expect(anchors).toContain(anchor);
   });
