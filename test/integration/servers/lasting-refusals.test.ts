@@ -35,7 +35,7 @@ const REFUSING: readonly Refusing[] = [
     end: (redis) => redis.config('SET', 'maxmemory', '0'),
   },
   {
-    words: 'BUSY Redis is busy running a script',
+    words: 'is busy running a script',
     begin: async (redis) => {
       await redis.config('SET', 'lua-time-limit', '50');
       redis.eval('while true do end', 0).catch(() => undefined);
