@@ -12,7 +12,7 @@ const toRead = [
   [/\b0 s left/, 1_500],
   [/2 of 2/, 1_000],
   [/SIGKILL/, 1_200],
-  [/the lease ran out/, 1_200],
+  [/after the kill, when/, 1_200],
 ];
 /** What the demo writes at once may arrive in pieces. */
 const AT_ONCE_MS = 60;
