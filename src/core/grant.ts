@@ -38,14 +38,14 @@ type State =
   | { readonly kind: 'held' }
   | { readonly kind: 'lost'; readonly error: LockLostError }
   // From the moment the release is sent: the release may arrive late, so the owner must not be used again.
-  | { readonly kind: 'released'; readonly to: 'all' | 'successor'; readonly isConfirmed: boolean };
+  | { readonly kind: 'released'; readonly isConfirmed: false }
+  | { readonly kind: 'released'; readonly isConfirmed: true; readonly to: 'all' | 'successor' };
 
 // Shared objects, since every lock passes through these states.
 const HELD: State = { kind: 'held' };
-const RELEASING = { kind: 'released', to: 'all', isConfirmed: false } as const;
-const RELEASED = { kind: 'released', to: 'all', isConfirmed: true } as const;
-const HANDING_OVER = { kind: 'released', to: 'successor', isConfirmed: false } as const;
-const HANDED_OVER = { kind: 'released', to: 'successor', isConfirmed: true } as const;
+const RELEASING = { kind: 'released', isConfirmed: false } as const;
+const RELEASED = { kind: 'released', isConfirmed: true, to: 'all' } as const;
+const HANDED_OVER = { kind: 'released', isConfirmed: true, to: 'successor' } as const;
 
 /** The chain of local hand-overs that led to a grant: the earlier owners, and when the first of them acquired the lock. */
 interface Origin {
@@ -276,7 +276,7 @@ export class Grant implements Granted, Due {
     this.#session.schedule.delete(this);
     this.#confirming?.end('closed');
     this.lock.unwatch(this);
-    if (next === RELEASED) this.#wasReleased();
+    if (next.kind === 'released' && next.isConfirmed && next.to === 'all') this.#wasReleased();
     // Until its release is confirmed, the grant stays in the session's list, so that a closing client waits for it.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();
     if (next.kind === 'lost') for (const hold of [...this.#holds]) hold.lost(next.error);
@@ -656,7 +656,7 @@ export class Grant implements Granted, Due {
     const limitMs = entered ? entered.remaining() : commandTimeoutMs / 2;
     const limit = new WaitLimit({ clock, limitMs });
     if (entered) entered.#entersAfter(this, limit);
-    this.#become(HANDING_OVER);
+    this.#become(RELEASING);
     // Whether the current call is a repeat of one that may have run (`isRepeat`); whether any copy may have run (`mayBeDone`).
     // (`as boolean`: the compiler does not see that a callback sets them.)
     let isRepeat = false as boolean;
@@ -684,24 +684,18 @@ export class Grant implements Granted, Due {
       else next.accept(successor(lease, token));
     } catch (error) {
       const failure = entered ? this.#takenIfConflict(error) : error;
-      if (entered && entered.holdCount > 0) entered.lose(lossReasonOf(failure));
+      const loss = failure instanceof LockLostError ? failure : undefined;
+      if (entered && entered.holdCount > 0) entered.lose(loss?.lossReason ?? 'unreachable');
       if (!entered) next.tryItself();
-      let loss: unknown;
-      try {
-        if (failure instanceof LockLostError) throw failure;
-        await this.#releaseAfterAll(mayBeDone);
-      } catch (thrown) {
-        loss = thrown;
-        throw thrown;
-      } finally {
-        if (entered) entered.#notHandedOver(loss);
-        // Only now: the clean-up also removes this owner, after which a loss of it could no longer be detected.
-        const release = async (): Promise<boolean> => {
-          await lock.release(ownerId); // first, or a late hand-over would replace this owner with the successor
-          return await lock.release(successorId);
-        };
-        session.cleanup.remove({ id: lock.id, release }, successorId);
-      }
+      const thrown = loss ?? (await this.#releaseAfterAll(mayBeDone));
+      if (entered) entered.#notHandedOver(thrown);
+      // Only now: the clean-up also removes this owner, after which a loss of it could no longer be detected.
+      const release = async (): Promise<boolean> => {
+        await lock.release(ownerId); // first, or a late hand-over would replace this owner with the successor
+        return await lock.release(successorId);
+      };
+      session.cleanup.remove({ id: lock.id, release }, successorId);
+      if (thrown) throw thrown;
     } finally {
       limit.dispose();
       this.#handingOver = undefined;
@@ -743,19 +737,15 @@ export class Grant implements Granted, Due {
     this.#passTurn();
   }
 
-  /** After a failed hand-over: a plain release. `isRepeat`: the hand-over may have released the lock already. */
-  async #releaseAfterAll(isRepeat: boolean): Promise<void> {
+  /** After a failed hand-over: a plain release. Returns its error. `isRepeat`: the hand-over may have released the lock already. */
+  async #releaseAfterAll(isRepeat: boolean): Promise<Error | undefined> {
     const release = (waitLimit: WaitLimit): Promise<void> => this.#sendRelease(waitLimit, isRepeat);
     try {
       await this.#session.bounded(this.lock.name, 'not known to be released', release);
+      return undefined;
     } catch (error) {
       if (isUnanswered(error)) this.#abandon();
-      throw this.#takenIfConflict(error);
+      return this.#takenIfConflict(error) as Error;
     }
   }
-}
-
-/** The loss reason of a successor after its hand-over failed. */
-function lossReasonOf(failure: unknown): LossReason {
-  return failure instanceof LockLostError ? failure.lossReason : 'unreachable';
 }

@@ -58,7 +58,6 @@ export class Subscriptions {
       ready: (isAnother) => {
         if (isAnother)
           for (const subscriber of this.#subscribers.values()) subscriber.commandsMoved();
-        this.#reconcile();
       },
       nodesChanged: () => {
         this.#reconcile();

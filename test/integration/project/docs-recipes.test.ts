@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, it, vi, type Mock } from 'vitest';
 import { Holdfast, LockLostError, LockTimeoutError } from '../../../src/index.js';
 import { cached } from '../../recipes/cache.js';
 import { type Lead, standForElection } from '../../recipes/leader.js';
@@ -81,20 +81,18 @@ describe('the cache recipe', () => {
     redis.disconnect();
   });
 
+  /** A load that takes a while. */
+  const slowly = (value: string): Mock<() => Promise<string>> => vi.fn(() => sleep(100, value));
+
   it('loads a missing value once for all callers of all processes', async () => {
     const key = uniqueName('cached');
     await using one = new Holdfast({ redis: inject('redisUrl') });
     await using other = new Holdfast({ redis: inject('redisUrl') });
-    let loads = 0;
-    const load = async (): Promise<string> => {
-      loads++;
-      await sleep(100);
-      return 'value';
-    };
+    const load = slowly('value');
     const caches = [one, other].map((holdfast) => cached(holdfast, redis, load));
     const values = await Promise.all(Array.from({ length: 40 }, (_, i) => caches[i % 2]!(key)));
     expect(new Set(values)).toEqual(new Set(['value']));
-    expect(loads).toBe(1);
+    expect(load).toHaveBeenCalledTimes(1);
     await redis.del(key);
   });
 
@@ -114,12 +112,7 @@ describe('the cache recipe', () => {
     const key = uniqueName('cached');
     await using one = new Holdfast({ redis: inject('redisUrl') });
     await using other = new Holdfast({ redis: inject('redisUrl') });
-    let loads = 0;
-    const load = async (): Promise<string> => {
-      loads++;
-      await sleep(100);
-      return 'new';
-    };
+    const load = slowly('new');
     const [get, getThere] = [one, other].map((holdfast) => cached(holdfast, redis, load));
     await redis.set(key, 'old', 'PX', 10_000);
     await one.run(async () => {
@@ -128,7 +121,7 @@ describe('the cache recipe', () => {
     });
     await expect.poll(() => get!(key), { timeout: 5_000 }).toBe('new');
     await expect.poll(() => one.getLock(`load:${key}`).isLocked()).toBe(false);
-    expect(loads).toBe(1);
+    expect(load).toHaveBeenCalledTimes(1);
     await redis.del(key);
   });
 });

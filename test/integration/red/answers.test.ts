@@ -82,6 +82,15 @@ describe('QuorumError means that too few masters answer', () => {
       expect(await lock.remainTimeToLive()).toBeGreaterThan(0);
       await servers[1]!.kill();
       await expect(lock.isLocked()).rejects.toBeInstanceOf(QuorumError);
+      const free = client.lock(uniqueName(), { nodeTimeout: 200 });
+      // The third master, which answers, has this lock, and has not the other one.
+      for (const query of ['getHoldCount', 'remainTimeToLive'] as const)
+        expect(await rejectionOf(lock[query]())).toMatchObject({
+          nodes: [{}, {}, { answer: 'acquired' }],
+        });
+      expect(await rejectionOf(free.remainTimeToLive())).toMatchObject({
+        nodes: [{}, {}, { answer: 'gone' }],
+      });
       await expect(lock.forceUnlock()).rejects.toBeInstanceOf(QuorumError);
       await servers[1]!.start();
       await lock.unlock().catch(() => undefined);
