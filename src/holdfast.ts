@@ -14,11 +14,18 @@ import { MultiLock } from './locks/multi.js';
 import { ReadWriteSingleLock } from './locks/read-write.js';
 import { parseRedLock } from './locks/redlock/parts.js';
 import { QuorumServices, RedLockBackend } from './locks/redlock/redlock.js';
+import { GatheredCalls } from './locks/gather.js';
 import { ReentrantLockBackend } from './locks/plain.js';
 import { SingleSemaphore } from './locks/semaphore.js';
 import { SingleLock } from './locks/single-lock.js';
 import { Listeners } from './core/events.js';
-import { type HoldfastDescription, inspected } from './api/description.js';
+import {
+  type HeldLock,
+  type HoldfastDescription,
+  type HoldfastStats,
+  inspected,
+} from './api/description.js';
+import { now, PROCESS_CLOCK } from './runtime/clock.js';
 import { inTurn } from './runtime/node.js';
 import { Schedule } from './runtime/schedule.js';
 import { libraryFor } from './redis/installed.js';
@@ -50,7 +57,8 @@ import {
 export class Holdfast implements AsyncDisposable {
   readonly #session: Session;
   readonly #server: Server;
-  readonly #listeners = new Listeners();
+  readonly #listeners: Listeners;
+  readonly #createdAt: Date;
   /** What the client's Redlocks share; undefined: it has made none. */
   #quorum: QuorumServices | undefined;
   #closing: Promise<void> | undefined;
@@ -66,7 +74,8 @@ export class Holdfast implements AsyncDisposable {
     const { clock, random } = library;
     const clientId = newClientId(given.clientId, random);
     const schedule = new Schedule(clock);
-    const events = this.#listeners;
+    this.#createdAt = new Date(now(library.clock ?? PROCESS_CLOCK).wallMs);
+    const events = (this.#listeners = new Listeners(clientId));
     this.#server = new Server({ library, ...given }, events, schedule);
     const { connection } = this.#server;
     this.#session = new Session({ ...given, clientId, schedule }, connection, events);
@@ -317,6 +326,44 @@ export class Holdfast implements AsyncDisposable {
   /** Closes the client at the end of an `await using` block. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  /**
+   * What this client holds, without asking the server: every hold of every caller, oldest first.
+   *
+   * @example
+   * ```ts
+   * console.table(holdfast.held());
+   * ```
+   */
+  held(): HeldLock[] {
+    const grants = this.#sessions.flatMap((session) => [...session.grants]);
+    return grants
+      .flatMap((grant) => grant.described)
+      .sort((one, other) => Number(one.since) - Number(other.since));
+  }
+
+  /** What this client has and does, in numbers, without asking the server. */
+  stats(): HoldfastStats {
+    const { channels, watchdog } = this.#server;
+    const renewals = { ...watchdog.renewals };
+    for (const [outcome, count] of Object.entries(this.#quorum?.watchdog.renewals ?? {}))
+      renewals[outcome as keyof HoldfastStats['renewals']] += count;
+    const waits = this.#sessions.flatMap((session) => [...session.waits.values()]);
+    return {
+      since: this.#createdAt,
+      held: this.held().length,
+      waiting: waits.reduce((sum, count) => sum + count, 0),
+      lines: waits.length,
+      channels: channels.size,
+      renewals,
+      gathered: this.#server.shared(GatheredCalls).togetherCount,
+      outages: this.#listeners.outages,
+    };
+  }
+
+  get #sessions(): Session[] {
+    return this.#quorum ? [this.#session, this.#quorum.session] : [this.#session];
   }
 
   /** Its client id, the state of its connection, and how many locks it holds; nothing about how it connects, such as a password. */

@@ -16,8 +16,10 @@ export type {
 } from './api/semaphore.js';
 export type { ReadWriteLock, ReadWriteWaiter } from './api/read-write-lock.js';
 export type {
+  HeldLock,
   HoldDescription,
   HoldfastDescription,
+  HoldfastStats,
   LockDescription,
   ReadWriteLockDescription,
 } from './api/description.js';
@@ -40,6 +42,25 @@ export {
   type SeenHolder,
 } from './api/errors.js';
 export type { NodeAnswer } from './api/errors.js';
+export { CHANNELS } from './api/channels.js';
+export type {
+  AcquireMessage,
+  ConnectionMessage,
+  HandedOverMessage,
+  HoldMessage,
+  LockMessage,
+  LostMessage,
+  Refusal,
+  RenewedMessage,
+  Via,
+} from './api/channels.js';
+export type {
+  InspectedHolder,
+  InspectedKind,
+  InspectedOwner,
+  Inspection,
+  ListOptions,
+} from './api/inspection.js';
 export type {
   AcquiredEvent,
   ErrorEvent,
@@ -48,6 +69,7 @@ export type {
   LostEvent,
   RecoveredEvent,
   ReleasedEvent,
+  RefusedEvent,
   RenewedEvent,
   WaitingEvent,
   WarningEvent,

@@ -182,3 +182,15 @@ export interface ConnectionMessage {
   /** If it is back: for how long it was gone, in whole milliseconds. */
   readonly lastedMs?: number;
 }
+
+/**
+ * The messages of the plain channels but `waiting`, by their key in {@link CHANNELS}.
+ *
+ * @group Channels
+ */
+export interface PointMessages {
+  lost: LostMessage;
+  renewed: RenewedMessage;
+  handedOver: HandedOverMessage;
+  connection: ConnectionMessage;
+}

@@ -73,6 +73,65 @@ export interface HoldfastDescription {
   heldCount: number;
 }
 
+/**
+ * A hold of this client, for `Holdfast.held()`. A MultiLock's members are listed one by one.
+ *
+ * @group Descriptions
+ */
+export interface HeldLock {
+  /** The lock's name that was given to `getLock`. */
+  lockName: string;
+  /** The lock's kind, as {@link LockDescription.kind}; or `Semaphore`. */
+  kind: string;
+  /** The owner on the server: `<clientId>:<n>`. */
+  ownerId: string;
+  /** The hold, as in its events: `<clientId>#<n>`. */
+  holdId: string;
+  /** When the hold began. */
+  since: Date;
+  /** For how long this process may rely on it without a renewal, in whole milliseconds. */
+  remainingMs: number;
+  /** Whether the watchdog renews the lease. */
+  watched: boolean;
+  /** The free text that the call was given as `label`. */
+  label?: string;
+  /** The fencing token in decimal digits, if the lock is a fenced one. */
+  token?: string;
+}
+
+/**
+ * The counts of a client, for `Holdfast.stats()`. All but `held`, `waiting`, `lines` and `channels` count since `since`.
+ *
+ * @group Descriptions
+ */
+export interface HoldfastStats {
+  /** When the client was created. */
+  since: Date;
+  /** How many holds the client has. */
+  held: number;
+  /** How many calls wait, because another owner has the lock. */
+  waiting: number;
+  /** For how many locks calls of this client wait. */
+  lines: number;
+  /** How many channels the client is subscribed to. It keeps them for two seconds after the last wait. */
+  channels: number;
+  /** The renewals by the watchdog, of locks and of places in line. */
+  renewals: {
+    /** The lease was extended. */
+    kept: number;
+    /** The server did not have the lease any more. */
+    lost: number;
+    /** The server did not answer; sent again soon. */
+    unanswered: number;
+    /** Of those kept: the answer came when the lease that it set was over. */
+    late: number;
+  };
+  /** How many acquisitions and releases were sent together with others, in one call for up to 64 locks. */
+  gathered: number;
+  /** How many times a connection was lost while all were up. */
+  outages: number;
+}
+
 /** The text that `util.inspect` shows of an object: `Lock { name: 'orders', … }`. */
 export function inspected(
   className: string,

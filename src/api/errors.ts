@@ -72,7 +72,6 @@ export class LockTimeoutError extends HoldfastError {
   override readonly name = 'LockTimeoutError';
   readonly code = 'LOCK_TIMEOUT';
   readonly help = 'errors/lock-timeout';
-  /** The owner that was last seen to hold the lock, or one of several: `<clientId>:<n>`. While nobody held it, who was first in line for it. */
   /** The owner that was last seen to hold the lock, or one of several: `<clientId>:<n>`; while nobody held it, the first in the queue. */
   readonly holder: string | undefined;
   /** What was then left of that owner's lease, in milliseconds; -1: no expiry; 0: it was just over, or there was none yet. */

@@ -1,6 +1,7 @@
 // The events of a client, `Holdfast#on`, one type each.
 
-import type { LockLostError, LossReason } from './errors.js';
+import type { PointMessages, Refusal, Via } from './channels.js';
+import type { ErrorCode, LockLostError, LossReason } from './errors.js';
 
 /**
  * The fields that all events about a lock have.
@@ -20,6 +21,18 @@ export interface LockEvent {
  * @group Events
  */
 export interface AcquiredEvent extends LockEvent {
+  /** The hold, in all its events: `<clientId>#<n>`. */
+  holdId: string;
+  /** The call that waited, as in its {@link WaitingEvent}; left out: it did not wait. */
+  waitId?: string;
+  /** The free text that the call was given as `label`. */
+  label?: string;
+  /** How it was acquired. */
+  via: Via;
+  /** How long the call took, in whole milliseconds. */
+  waitedMs: number;
+  /** How many tries were sent to the server; 0: a hand-over or a re-entry needed none. */
+  attempts: number;
   /** How often its owner holds the lock now; 1: the outermost acquisition. */
   holdCount: number;
   /** The lease in milliseconds. */
@@ -39,25 +52,57 @@ export interface AcquiredEvent extends LockEvent {
  * @group Events
  */
 export interface ReleasedEvent extends LockEvent {
+  /** The hold, as in its {@link AcquiredEvent}. */
+  holdId: string;
   /** How often its owner still holds the lock; 0: not any more. */
   holdCount: number;
-  /** How long the owner has held the lock, in milliseconds; may have decimals. */
+  /** How long the owner has held the lock, in whole milliseconds. */
   heldForMs: number;
   /** As in {@link AcquiredEvent}. */
   token?: string;
 }
 
 /**
- * A call found the lock held by another owner, and waits. Emitted once a call. Its `ownerId` may differ from that of the `acquired` event
- * that follows.
+ * A call found the lock held by another owner, and waits. Emitted once a call. An {@link AcquiredEvent} or a {@link RefusedEvent} with the
+ * same `waitId` follows; its `ownerId` may differ.
  *
  * @group Events
  */
 export interface WaitingEvent extends LockEvent {
+  /** The call: `<clientId>#<n>`. */
+  waitId: string;
+  /** The free text that the call was given as `label`. */
+  label?: string;
   /** The owner that holds the lock, or one of several: `<clientId>:<n>`; while nobody holds it, the first in the queue. */
   holder: string;
   /** What is left of that owner's lease, in milliseconds; -1: no expiry. */
   holderTtlMs: number;
+}
+
+/**
+ * A call ended without the lock. Of a MultiLock, there is one for the whole, and one for each member that the call waited for.
+ *
+ * @group Events
+ */
+export interface RefusedEvent {
+  /** The lock's name that was given to `getLock`. */
+  lockName: string;
+  /** The call that waited, as in its {@link WaitingEvent}; left out: it did not wait. */
+  waitId?: string;
+  /** The free text that the call was given as `label`. */
+  label?: string;
+  /** Why. */
+  reason: Refusal;
+  /** The code of the error, if it is one of holdfast's. */
+  code?: ErrorCode;
+  /** How long the call took, in whole milliseconds. */
+  waitedMs: number;
+  /** How many tries were sent to the server. */
+  attempts: number;
+  /** The owner that had the lock, if it is known. */
+  holder?: string;
+  /** The error; `tryLock()` and `tryAcquire()` do not throw it if it is a timeout. */
+  error: unknown;
 }
 
 /**
@@ -66,6 +111,8 @@ export interface WaitingEvent extends LockEvent {
  * @group Events
  */
 export interface RenewedEvent extends LockEvent {
+  /** The holds that share the lease. */
+  holdIds: string[];
   /** The lease in milliseconds, counted from the renewal. */
   leaseMs: number;
 }
@@ -76,11 +123,13 @@ export interface RenewedEvent extends LockEvent {
  * @group Events
  */
 export interface LostEvent extends LockEvent {
+  /** The holds that have lost it. */
+  holdIds: string[];
   /** How it was lost. */
   lossReason: LossReason;
   /** When it was acquired. */
   heldSince: Date;
-  /** How long it was held, in milliseconds; may have decimals. */
+  /** How long it was held, in whole milliseconds. */
   heldForMs: number;
   /** As in {@link AcquiredEvent}; every later holder has a larger one. */
   token?: string;
@@ -142,6 +191,8 @@ export interface HoldfastEvents {
   released: (event: ReleasedEvent) => void;
   /** A call found the lock held by another owner, and waits. */
   waiting: (event: WaitingEvent) => void;
+  /** A call ended without the lock. */
+  refused: (event: RefusedEvent) => void;
   /** The watchdog renewed a lease. */
   renewed: (event: RenewedEvent) => void;
   /** A lock was lost while it was held. */
@@ -154,7 +205,7 @@ export interface HoldfastEvents {
   recovered: (event: RecoveredEvent) => void;
 }
 
-/** Emits events to the listeners; an `error` without a listener warns the process. */
+/** Emits events to the listeners, and messages to the subscribers of channels; an `error` without a listener warns the process. */
 export interface Events {
   /** Builds the event only if there is a listener; an `error` is never lost in silence. */
   emit<Name extends keyof HoldfastEvents>(
@@ -163,4 +214,9 @@ export interface Events {
   ): void;
   /** Notes that a connection is down, or up again. Connections that are down at the same time are one outage. */
   outage(connection: unknown, isOn: boolean): void;
+  /** Publishes on a channel, if it has a subscriber. */
+  publish<Name extends keyof PointMessages>(
+    name: Name,
+    describe: () => Omit<PointMessages[Name], 'clientId'>,
+  ): void;
 }

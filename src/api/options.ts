@@ -23,6 +23,8 @@ export interface AcquireOptions {
   lease?: number | undefined;
   /** Ends the wait, but no hold, when it aborts: the call throws {@link LockAbortedError}. */
   signal?: AbortSignal | undefined;
+  /** A free text that says what the lock is taken for: `holdfast.held()`, events and messages on channels show it. Default: none. */
+  label?: string | undefined;
 }
 
 /**
@@ -58,6 +60,7 @@ export interface AcquireRequest {
   /** undefined: the watchdog's lease, which it renews. */
   readonly leaseMs: number | undefined;
   readonly signal: AbortSignal | undefined;
+  readonly label: string | undefined;
 }
 
 /** The subject of an error: a lock, by its name, or a semaphore. */
@@ -99,7 +102,7 @@ export function parseLease(lease: unknown, what: string, lockName?: string): num
   );
 }
 
-/** Reads `wait`, `lease` and `signal`, given one by one or as an options object. */
+/** Reads `wait`, `lease`, `signal` and `label`, given one by one or as an options object. */
 export function parseRequest(
   subject: Subject,
   given: Partial<Record<keyof AcquireOptions, unknown>>,
@@ -109,6 +112,7 @@ export function parseRequest(
     waitMs: parseWait(given.wait === undefined ? defaultWaitMs : given.wait, subject),
     leaseMs: parseWatchedLease(given.lease, subject),
     signal: parseSignal(given.signal, subject),
+    label: given.label === undefined ? undefined : parseText(given.label, 'label', subject),
   };
 }
 
@@ -168,9 +172,9 @@ export function isWholeNumber(
   return Number.isInteger(value) && (value as number) >= minimum && (value as number) <= maximum;
 }
 
-export function parseText(text: unknown, what: string): string {
+export function parseText(text: unknown, what: string, subject?: Subject): string {
   if (typeof text === 'string' && text !== '' && text.isWellFormed()) return text;
-  throw invalid(what, text, 'a string of at least one character');
+  throw invalid(what, text, 'a string of at least one character', subject);
 }
 
 export function parseBoolean(value: unknown, what: string, lockName?: string): boolean {

@@ -3,6 +3,8 @@
 // set up for waiting. The rest is set up when the call may have to end early, or when the first try does not settle it.
 
 import type { SeenHolder } from '../api/errors.js';
+import type { AcquireMessage, Via } from '../api/channels.js';
+import type { AcquiredEvent } from '../api/events.js';
 import type { AcquireRequest } from '../api/options.js';
 import { shownToken } from '../api/description.js';
 import { UnwantedError } from '../redis/failure.js';
@@ -36,6 +38,13 @@ import {
 } from './protocol.js';
 import { mayHaveRun, REPEATING, retry, Undecided } from './retry.js';
 import type { Session } from './session.js';
+import {
+  acquireBegins,
+  acquireEnds,
+  acquireFails,
+  acquireWaits,
+  areCallsHeard,
+} from './telemetry.js';
 
 /** How old the last answer may be at the end of the wait: if the wait ends as late as it may, the answer is at most a second old. */
 const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
@@ -57,13 +66,15 @@ export function acquire(
   selfWait: SelfWait | undefined = selfWaitOf(session.anonymous, lock),
 ): Promise<SingleHold> {
   // Fields are copied by name, since a spread takes a KiB of heap. (`Required` ensures that none is forgotten.)
-  const { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs } = asked;
+  const { waitMs, leaseMs, signal, label, attemptMs, isQuiet, sinceMs, deferMs } = asked;
   const request: Required<CallersRequest> = {
     waitMs,
     leaseMs: leaseMs ?? session.lockWatchdogTimeoutMs,
     isWatched: leaseMs === undefined,
     signal,
+    label,
     attemptMs,
+    isQuiet,
     sinceMs,
     deferMs,
     origin,
@@ -106,6 +117,13 @@ class Acquisition implements Call {
   /** How many answers in a row arrived after the lease they granted had ended, and whether the latest was one of them. */
   #lateInARow = 0;
   #isLate = false;
+  // For events and messages.
+  readonly #beganAtMs: number;
+  #message: AcquireMessage | undefined;
+  #waitId: string | undefined;
+  /** How many tries were sent to the server. */
+  #attempts = 0;
+
   /** Whether the unanswered command re-enters a grant: then the timeout error must not name its holder as the one in the way. */
   #isReentering = false;
 
@@ -119,6 +137,7 @@ class Acquisition implements Call {
     this.#lock = lock;
     this.#request = request;
     this.#newOwnerId = newOwnerId;
+    this.#beganAtMs = session.clock.nowMs();
   }
 
   get anonymousLockId(): string | undefined {
@@ -130,10 +149,13 @@ class Acquisition implements Call {
    * @throws LockAbortedError, ClosedError, LockLostError, UnavailableError, KeyConflictError
    */
   hold(): Promise<SingleHold> {
-    const { origin, leaseMs, position, signal } = this.#request;
-    const { acquisitions } = this.#session;
-    this.#session.assertOpen(this.#lock.name);
-    if (signal?.aborted) throw aborted(this.#lock.name, 'nothing was sent', signal);
+    const { origin, leaseMs, position, signal, isQuiet } = this.#request;
+    const { acquisitions, isClosed } = this.#session;
+    const { name } = this.#lock;
+    if (!isQuiet && areCallsHeard())
+      this.#message = acquireBegins(this.#session, this.#about, this.#newWaitId());
+    if (isClosed) throw this.#refused(this.#session.closedError(name));
+    if (signal?.aborted) throw this.#refused(aborted(name, 'nothing was sent', signal));
     acquisitions.add(this);
     this.#endCall = lockCallBegins(this.#session, this.#lock, origin, leaseMs, position);
     const first = this.#firstTry();
@@ -160,6 +182,7 @@ class Acquisition implements Call {
     const ownerId = lock.newOwnerId();
     const sentAt = now(clock);
     const reply = lock.tryAtOnce(ownerId, leaseMs, untilClosed);
+    if (reply) this.#attempts++;
     return reply && { ownerId, sentAt, reply };
   }
 
@@ -185,7 +208,7 @@ class Acquisition implements Call {
         this.#session.acquisitions.delete(this);
         try {
           const grant = new Grant(this.#session, this.#lock, first.ownerId, deadline, reply.token);
-          resolve(this.#begin(this.#holder(grant)));
+          resolve(this.#begin(this.#holder(grant), 'first-try'));
         } catch (error) {
           // Only a bug can throw here; even then the caller must get the error instead of waiting for ever.
           reject(error instanceof Error ? error : new Error(String(error)));
@@ -217,6 +240,7 @@ class Acquisition implements Call {
       this.#session.acquisitions.delete(this);
     }
     if (hold) return hold;
+    this.#refused(failure);
     await pauseIfLong(); // the call may have failed without a round trip
     throw failure;
   }
@@ -238,7 +262,8 @@ class Acquisition implements Call {
 
   /** The acting scope already holds the lock: adds a hold to the same grant. */
   async #countUp(holder: GrantHolder): Promise<Attempt> {
-    const begin = (): SingleHold | undefined => (holder.hasEnded ? undefined : this.#begin(holder));
+    const begin = (): SingleHold | undefined => 
+      holder.hasEnded ? undefined : this.#begin(holder, 're-entry');
     return (await this.#reenter(holder.grant, begin)) ?? 'look again';
   }
 
@@ -261,7 +286,7 @@ class Acquisition implements Call {
       // While we waited for the turn, that holder may have released the lock, or downgraded to reading.
       if (nearestHolder(this.#request.position, this.#lock.id) !== outer) return 'look again';
       if (outer.isShared && !isShared) return 'look again';
-      hold = await this.#reenter(grant, () => this.#begin(this.#holder(grant, outer)));
+      hold = await this.#reenter(grant, () => this.#begin(this.#holder(grant, outer), 're-entry'));
       return hold ?? 'look again';
     } finally {
       if (outer.entering === acting) outer.entering = undefined;
@@ -290,8 +315,10 @@ class Acquisition implements Call {
   #claimOrTry(): Attempt | Promise<Attempt> {
     this.#limit.assertNotOver();
     const claimed = this.#waiter?.claim?.();
-    const grant = claimed && 'deadline' in claimed ? this.#handedOver(claimed) : claimed;
-    return grant instanceof Grant ? this.#begin(this.#holder(grant)) : this.#try();
+    const isFromServer = claimed !== undefined && 'deadline' in claimed;
+    const grant = isFromServer ? this.#handedOver(claimed) : claimed;
+    if (!(grant instanceof Grant)) return this.#try();
+    return this.#begin(this.#holder(grant), isFromServer ? 'hand-over' : 'local');
   }
 
   /** Tries until the server answers, or the wait is over. */
@@ -307,7 +334,7 @@ class Acquisition implements Call {
     const reply = await retry(connection, limit, this.#lock, () => {
       const { sentAt: at, reply: sent } = this.#begun ?? {
         sentAt: now(clock),
-        reply: waiter.try(limit),
+        reply: this.#counted(waiter.try(limit)),
       };
       this.#begun = undefined;
       sentAt = at;
@@ -330,9 +357,19 @@ class Acquisition implements Call {
       reply.outcome === 'handed over'
         ? this.#handedOver(reply)
         : this.#granted(reply.sentAt ? deadlineOf(reply.sentAt, leaseMs) : deadline, reply.token);
-    if (grant) return this.#begin(this.#holder(grant));
+    if (grant) return this.#begin(this.#holder(grant), this.#viaOf(reply.outcome));
     await this.#pauseAfterLateAnswer();
     return 'look again';
+  }
+
+  #counted<T>(sent: Promise<T>): Promise<T> {
+    this.#attempts++;
+    return sent;
+  }
+
+  #viaOf(outcome: AcquireReply['outcome']): Via {
+    if (outcome === 'handed over') return 'hand-over';
+    return this.#endWaiting ? 'message' : 'first-try';
   }
 
   /** A try was sent: shares its answer with all waiters in line, even if its own caller is gone by then. */
@@ -408,35 +445,82 @@ class Acquisition implements Call {
       return false;
     });
     const ownerId = this.#waiter?.ownerId ?? holder;
+    const { label } = this.#request;
+    const waitId = this.#newWaitId();
     this.#session.events.emit('waiting', () => ({
       lockName: lock.name,
       ownerId,
+      waitId,
+      ...(label === undefined ? {} : { label }),
       holder,
       holderTtlMs,
     }));
+    if (this.#message) acquireWaits(this.#message, holder);
     const deafen = [...outwards(position)].map((scope) => scope.onEnter(lock.id, limit));
     const nested = new NestedCall(this.#session, lock, position, selfWait);
+    const endWait = this.#session.beginWait(lock.id);
     this.#endWaiting = () => {
+      endWait();
       nested.end();
       for (const stop of deafen) stop();
     };
   }
 
   /** Begins the hold: registers it for nested calls and `unlock()`, and emits `acquired`. */
-  #begin(holder: GrantHolder): SingleHold {
+  #begin(holder: GrantHolder, via: Via): SingleHold {
     const { grant } = holder;
-    const { leaseMs, isWatched: watched } = this.#request;
+    const { lock, ownerId } = grant;
+    const { events, anonymous, clock } = this.#session;
     const hold = new SingleHold(this.#session, holder, this.#request);
-    if (!holder.scope) this.#session.anonymous.add(grant.lock.id, hold);
-    this.#session.events.emit('acquired', () => ({
+    if (!holder.scope) anonymous.add(lock.id, hold);
+    const tookMs = clock.nowMs() - this.#beganAtMs;
+    events.emit('acquired', () => this.#acquired(grant, hold, via, tookMs));
+    if (this.#message) acquireEnds(this.#message, { via, attempts: this.#attempts, tookMs });
+    if (via === 'local' || via === 'hand-over') {
+      const { name: lockName, kind } = lock;
+      events.publish('handedOver', () => ({ lockName, kind, ownerId, via, tookMs: grant.heldForMs }));
+    }
+    hold.tell(via);
+    return hold;
+  }
+
+  #acquired(grant: Grant, { holdId }: SingleHold, via: Via, tookMs: number): AcquiredEvent {
+    const { leaseMs, isWatched: watched, label } = this.#request;
+    const event: AcquiredEvent = {
       lockName: grant.lock.name,
       ownerId: grant.ownerId,
+      holdId,
+      via,
+      waitedMs: Math.round(tookMs),
+      attempts: this.#attempts,
       holdCount: grant.holdCount,
       leaseMs,
       watched,
       ...shownToken(grant.token),
-    }));
-    return hold;
+    };
+    if (this.#endWaiting && this.#waitId !== undefined) event.waitId = this.#waitId;
+    if (label !== undefined) event.label = label;
+    return event;
+  }
+
+  /** Tells that the call ends without the lock. Returns the error. */
+  #refused<Failure>(error: Failure): Failure {
+    const { waitMs, isQuiet } = this.#request;
+    const tookMs = this.#session.clock.nowMs() - this.#beganAtMs;
+    const ended = { attempts: this.#attempts, tookMs };
+    const waitId = this.#endWaiting && this.#waitId;
+    if (!isQuiet)
+      acquireFails(this.#session, this.#about, this.#message, ended, error, waitMs, waitId);
+    return error;
+  }
+
+  get #about(): { lockName: string; kind: string; label: string | undefined } {
+    const { name, kind } = this.#lock;
+    return { lockName: name, kind, label: this.#request.label };
+  }
+
+  #newWaitId(): string {
+    return (this.#waitId ??= this.#session.newEventId());
   }
 
   /** Leaves the line: the lock was acquired, or is no longer wanted. The clean-up removes what may be left on the server. */

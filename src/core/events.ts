@@ -1,23 +1,40 @@
 // The listeners of a client's events.
 
+import { channel } from 'node:diagnostics_channel';
 import { inspect } from 'node:util';
 import { EventEmitter } from 'eventemitter3';
+import { CHANNELS, type PointMessages } from '../api/channels.js';
 import type { ErrorEvent, Events, HoldfastEvents } from '../api/events.js';
 import { News } from '../redis/reconnecting.js';
 import { outsideScopes } from '../scopes/scope.js';
 
 type Listener<Name extends keyof HoldfastEvents> = HoldfastEvents[Name];
 
+const CHANNEL_OF = {
+  lost: channel(CHANNELS.lost),
+  renewed: channel(CHANNELS.renewed),
+  handedOver: channel(CHANNELS.handedOver),
+  connection: channel(CHANNELS.connection),
+};
+
 /** Calls listeners, outside all scopes. A listener that throws affects neither the lock that emits the event nor other listeners. */
 export class Listeners implements Events {
   readonly #emitter = new EventEmitter();
   /** For each listener the function registered with the emitter: it calls the listener and reports errors. */
   readonly #guarded = new WeakMap<object, (event: unknown) => void>();
+  readonly #clientId: string;
+  /** How many outages an error was reported of. */
+  outages = 0;
+  #isOutageCounted = false;
   /** The connections that are down. */
   readonly #down = new Set<unknown>();
   #isOutageWarned = false;
   /** The errors without a listener, outside an outage, for which a process warning was already emitted. */
   #unheard = new News();
+
+  constructor(clientId = '') {
+    this.#clientId = clientId;
+  }
 
   on<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
     this.#emitter.on(name, this.#guard(name, listener));
@@ -37,6 +54,7 @@ export class Listeners implements Events {
       return;
     }
     if (this.#down.size === 0) {
+      this.#isOutageCounted = false;
       this.#isOutageWarned = false;
       this.#unheard = new News();
     }
@@ -47,9 +65,24 @@ export class Listeners implements Events {
     name: Name,
     describe: () => Parameters<Listener<Name>>[0],
   ): void {
+    if (name === 'error' && this.#down.size > 0 && !this.#isOutageCounted) {
+      this.#isOutageCounted = true;
+      this.outages++;
+    }
     if (this.#emitter.listenerCount(name) > 0)
       outsideScopes(() => this.#emitter.emit(name, describe()));
     else if (name === 'error') this.#warn((describe() as ErrorEvent).error.message);
+  }
+
+  publish<Name extends keyof PointMessages>(
+    name: Name,
+    describe: () => Omit<PointMessages[Name], 'clientId'>,
+  ): void {
+    const to = CHANNEL_OF[name];
+    if (!to.hasSubscribers) return;
+    outsideScopes(() => {
+      to.publish({ clientId: this.#clientId, ...describe() });
+    });
   }
 
   /** Emits a process warning about an error without a listener: one per outage, and one for each other error. */

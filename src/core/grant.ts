@@ -9,6 +9,7 @@ import {
   type LossReason,
   type SeenHolder,
 } from '../api/errors.js';
+import type { HeldLock } from '../api/description.js';
 import { elapsedMs, type Instant, now } from '../runtime/clock.js';
 import {
   type Deadline,
@@ -18,6 +19,7 @@ import {
   type GrantedHold,
   type GrantedLock,
   type HandOverReply,
+  isKept,
   type KeepReply,
   later,
   leftMs,
@@ -195,6 +197,11 @@ export class Grant implements Granted, Due {
     else this.#releaseUntilAnswered(false, () => undefined); // after a failure the clean-up goes on
   }
 
+  /** Its holds, as `holdfast.held()` shows them. */
+  get described(): readonly HeldLock[] {
+    return this.isHeld ? this.#holds.map((hold) => hold.described) : [];
+  }
+
   // Lease.
 
   /** Whether any hold wants its lease renewed and `renewalLimit` permits a renewal now. */
@@ -244,19 +251,31 @@ export class Grant implements Granted, Due {
     this.#isRenewalUnanswered = leaseMs > 0; // with 0, the command only checks the lease
   }
 
-  renewed(reply: KeepReply, { sentAt, leaseMs, deadline, answeredAt }: Renewal): void {
+  renewed(reply: KeepReply, { sentAt, leaseMs, deadline, answeredAt }: Renewal): boolean {
     if (leaseMs > 0) this.renewalLimit?.renewed(sentAt);
     this.checkDeadline(answeredAt);
-    if (this.#state.kind !== 'held') return;
-    this.#isRenewalUnanswered = false;
-    if (reply !== 'kept') {
-      this.#loseTo(reply);
-      return;
+    if (this.#state.kind === 'held') {
+      this.#isRenewalUnanswered = false;
+      if (reply !== 'kept') this.#loseTo(reply);
+      else this.#wasKept(leaseMs, deadline, answeredAt);
     }
+    return isKept(reply);
+  }
+
+  #wasKept(leaseMs: number, deadline: Deadline, answeredAt: Instant): void {
     this.#prolong(deadline, answeredAt);
     const { ownerId, lock } = this;
     if (leaseMs > 0)
-      this.#session.events.emit('renewed', () => ({ lockName: lock.name, ownerId, leaseMs }));
+      this.#session.events.emit('renewed', () => ({
+        lockName: lock.name,
+        ownerId,
+        holdIds: this.#holdIds,
+        leaseMs,
+      }));
+  }
+
+  get #holdIds(): string[] {
+    return this.#holds.map(({ holdId }) => holdId);
   }
 
   /** The server confirmed the grant until `deadline`; after a check without renewal, it confirmed only that the grant exists. */
@@ -308,9 +327,13 @@ export class Grant implements Granted, Due {
   /** Ends the grant as lost and notifies its holds at once. */
   lose(lossReason: LossReason): LockLostError {
     if (this.#state.kind === 'lost') return this.#state.error;
-    const event = lossOf(this, lossReason);
+    const holdIds = this.#holdIds;
+    const event = lossOf(this, lossReason, holdIds);
     this.#become({ kind: 'lost', error: event.error });
     this.#session.events.emit('lost', () => event);
+    const { name: lockName, kind } = this.lock;
+    const { ownerId } = this;
+    this.#session.events.publish('lost', () => ({ lockName, kind, ownerId, lossReason, holdIds }));
     // This process no longer relies on the grant, but the server may still have this owner.
     const isUncertain = lossReason === 'expired' || lossReason === 'unreachable';
     const mayStand = isUncertain || this.lock.leavesRemains;

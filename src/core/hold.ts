@@ -7,6 +7,9 @@ import type { Session } from './session.js';
 import type { AcquirableLock, CallersRequest, HoldOrigin, HoldTerms, OwnHold } from './protocol.js';
 import { parseLease } from '../api/options.js';
 import { Grant } from './grant.js';
+import type { HoldMessage, Via } from '../api/channels.js';
+import type { HeldLock } from '../api/description.js';
+import { areHoldsHeard, holdBegins, holdEnds } from './telemetry.js';
 import { heldWithoutToken, releasedAlready, upgradeRefused } from './messages.js';
 import { inTurn } from '../runtime/node.js';
 import { currentScope, type Holder, holdersAround, nearestHolder, Scope } from '../scopes/scope.js';
@@ -24,9 +27,21 @@ export class SingleHold implements OwnHold {
   /** Whether it was lost while its owner keeps the lock: its own `unlock()`, still to come, must find it and not undo another hold. */
   isLostBeforeUnlock = false;
   #onEnd: (() => void) | undefined;
+  readonly #label: string | undefined;
+  /** When it began, on the monotonic clock. */
+  readonly #sinceMs: number;
+  #holdId: string | undefined;
+  /** What the subscribers of `holdfast:hold` got; undefined: there were none, or its end was told. */
+  #message: HoldMessage | undefined;
 
-  constructor(session: Session, holder: GrantHolder, { origin, isShared, isWatched }: HoldTerms) {
+  constructor(
+    session: Session,
+    holder: GrantHolder,
+    { origin, isShared, isWatched, label }: HoldTerms,
+  ) {
     this.#session = session;
+    this.#label = label;
+    this.#sinceMs = session.clock.nowMs();
     this.#holder = holder;
     this.isShared = isShared;
     this.isWatched = isWatched;
@@ -41,6 +56,11 @@ export class SingleHold implements OwnHold {
 
   get ownerId(): string {
     return this.#grant.ownerId;
+  }
+
+  /** Identifies the hold in its events. Built when it is first asked for. */
+  get holdId(): string {
+    return (this.#holdId ??= this.#session.newEventId());
   }
 
   get members(): readonly [this] {
@@ -91,6 +111,42 @@ export class SingleHold implements OwnHold {
     const refusal = this.#refusal('run within');
     if (refusal) throw refusal;
     scope.enter(this.#grant.lock.id, this.#holder);
+  }
+
+  /** Tells the subscribers of `holdfast:hold` that it has begun. */
+  tell(via: Via): void {
+    if (!areHoldsHeard()) return;
+    const [session, { lock }, label] = [this.#session, this.#grant, this.#label];
+    this.#message = holdBegins(session, { lockName: lock.name, kind: lock.kind, label }, via, this);
+  }
+
+  #tellEnd(loss?: LockLostError): void {
+    const message = this.#message;
+    this.#message = undefined;
+    if (message) holdEnds(message, this.#session.clock.nowMs() - this.#sinceMs, loss);
+  }
+
+  runInside<T>(fn: () => T): T {
+    const runInside = this.#message?.runInside;
+    return runInside ? runInside(fn) : fn();
+  }
+
+  /** As `holdfast.held()` shows it. */
+  get described(): HeldLock {
+    const { lockName, ownerId, holdId, isWatched, token } = this;
+    const { clock } = this.#session;
+    const label = this.#label;
+    return {
+      lockName,
+      kind: this.#grant.lock.kind,
+      ownerId,
+      holdId,
+      since: new Date(clock.wallMs() - (clock.nowMs() - this.#sinceMs)),
+      remainingMs: Math.round(this.remaining()),
+      watched: isWatched,
+      ...(label === undefined ? {} : { label }),
+      ...shownToken(token),
+    };
   }
 
   toJSON(): HoldDescription {
@@ -150,13 +206,13 @@ export class SingleHold implements OwnHold {
     if (this.#grant.loss || this.#loss || this.#isGivenUp) return; // it was lost itself, perhaps just now, or already given up
     if (!this.#holder.parent && this.#grant.holdCount <= 1) {
       this.#grant.loseAsMember(error);
-      emitReleased(this.#session, this.#grant, 0);
+      this.#emitReleased(0);
       return;
     }
     this.isLostBeforeUnlock = true;
     const released = whenSettled((done) => {
       this.#grant.release(this, false, (failure) => {
-        if (!failure) emitReleased(this.#session, this.#grant);
+        if (!failure) this.#emitReleased();
         done(failure);
       });
     });
@@ -171,6 +227,7 @@ export class SingleHold implements OwnHold {
     this.#loss = error;
     this.#onEnd?.();
     this.#aborter?.abort(error);
+    this.#tellEnd(error);
     if (!this.#holder.scope) this.#session.anonymous.lost(this.#grant.lock.id, this, error);
     this.#holder.wakeWaiters();
   }
@@ -195,9 +252,10 @@ export class SingleHold implements OwnHold {
 
   /** The release is settled; `error`: it failed, or the lock was lost before. */
   #ended(error: Error | undefined): void {
-    if (!error) emitReleased(this.#session, this.#grant);
+    if (!error) this.#emitReleased();
     if (isUnanswered(error)) this.#release = undefined;
     if (error instanceof LockLostError) this.lost(error); // detected by this release
+    this.#tellEnd();
     this.#leave();
   }
 
@@ -207,6 +265,18 @@ export class SingleHold implements OwnHold {
     if (!this.#holder.scope) this.#session.anonymous.delete(this.#grant.lock.id, this);
   }
 
+  #emitReleased(holdCount = this.#grant.holdCount): void {
+    const { ownerId, lock, heldForMs, token } = this.#grant;
+    this.#session.events.emit('released', () => ({
+      lockName: lock.name,
+      ownerId,
+      holdId: this.holdId,
+      holdCount,
+      heldForMs: Math.round(heldForMs),
+      ...shownToken(token),
+    }));
+  }
+
   /** Why it is no longer usable; undefined: it is held. */
   #refusal(what: string): Error | undefined {
     const released = this.#isGivenUp ? releasedAlready(this.lockName, what) : undefined;
@@ -214,26 +284,7 @@ export class SingleHold implements OwnHold {
   }
 }
 
-// Emits `released` at the end of a hold, and `error` if a release fails that no caller waits for.
-
-/** The grant of the hold that has ended. */
-interface Ended {
-  readonly ownerId: string;
-  readonly holdCount: number;
-  readonly heldForMs: number;
-  readonly lock: { readonly name: string };
-  readonly token: bigint | undefined;
-}
-
-function emitReleased(session: Session, grant: Ended, holdCount = grant.holdCount): void {
-  session.events.emit('released', () => ({
-    lockName: grant.lock.name,
-    ownerId: grant.ownerId,
-    holdCount,
-    heldForMs: grant.heldForMs,
-    ...shownToken(grant.token),
-  }));
-}
+// Emits `error` if a release fails that no caller waits for.
 
 /** Awaits a release. If Redis did not answer, emits an `error` event instead of rejecting. */
 function quietly(

@@ -317,9 +317,14 @@ interface LostGrant extends Omit<LostLock, 'lockName'> {
 }
 
 /** The loss of a grant, for the error and the event. */
-export function lossOf(grant: LostGrant, lossReason: LossReason): LostEvent {
-  const { lock, ownerId, heldForMs, heldSince, token } = grant;
+export function lossOf(
+  grant: LostGrant,
+  lossReason: LossReason,
+  holdIds: string[],
+): LostEvent {
+  const { lock, ownerId, heldSince, token } = grant;
+  const heldForMs = Math.round(grant.heldForMs);
   const lost = { lockName: lock.name, ownerId, heldForMs };
   const error = lockLost(lost, lossReason);
-  return { ...lost, lossReason, ...shownToken(token), heldSince, error };
+  return { ...lost, holdIds, lossReason, ...shownToken(token), heldSince, error };
 }

@@ -1,5 +1,6 @@
 // The types that all kinds of locks share. First: what a server answers about a lock.
 
+import type { HeldLock } from '../api/description.js';
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import { elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
@@ -71,6 +72,9 @@ export interface Granted extends Renewable {
 export interface GrantedHold {
   /** Whether the hold wants the lease to be renewed. */
   readonly isWatched: boolean;
+  readonly holdId: string;
+  /** As `holdfast.held()` shows it. */
+  readonly described: HeldLock;
   /** Whether other owners may hold the lock beside it (a reader, a permit). */
   readonly isShared?: boolean;
   /** The grant was lost. */
@@ -118,6 +122,8 @@ export interface Removable {
 
 /** What a grant needs from its lock. */
 export interface GrantedLock extends Removable, NamedLock {
+  /** The kind of lock, for messages, metrics and debugging. */
+  readonly kind: string;
   /** Whether several owners may hold the lock at a time: a semaphore, or the read half of a read-write lock. (Its halves have one `id`.) */
   readonly isShared?: boolean;
   /** Whether some of its servers may still have the owner after the lock was lost to another owner. */
@@ -199,8 +205,6 @@ export interface KeyPlace {
 
 /** An acquirable lock with all other operations of the public API. */
 export interface LockBackend extends AcquirableLock {
-  /** The kind of lock, for messages and debugging. */
-  readonly kind: string;
   /**
    * Releases the lock for all its owners, and leaves them a note on the server for at most `forcedNoteTtlMs`. Returns the owners that
    * were forced out.
@@ -252,6 +256,8 @@ export interface Waiter {
 export interface MemberTerms extends Seniority {
   /** Bounds a single attempt, besides `commandTimeout`. */
   readonly attemptMs?: number | undefined;
+  /** Whether a failure is not told, since the MultiLock goes on, or tells of its own. */
+  readonly isQuiet?: boolean | undefined;
 }
 
 export interface LockRequest extends MemberTerms {
@@ -261,6 +267,8 @@ export interface LockRequest extends MemberTerms {
   /** Whether the watchdog will renew the lease. */
   readonly isWatched: boolean;
   readonly signal?: AbortSignal | undefined;
+  /** A free text of the caller's, for events and messages. */
+  readonly label?: string | undefined;
 }
 
 /** If a call waits for a hold that it is nested in: that hold, and advice for the message. undefined: it does not (any more). */
@@ -279,7 +287,7 @@ export interface CallersRequest extends LockRequest {
 }
 
 /** The part of its request that a hold keeps. */
-export type HoldTerms = Pick<CallersRequest, 'origin' | 'isShared' | 'isWatched'>;
+export type HoldTerms = Pick<CallersRequest, 'origin' | 'isShared' | 'isWatched' | 'label'>;
 
 // Renewals by the watchdog.
 
@@ -302,8 +310,8 @@ export interface Renewable<Reply = KeepReply> {
   serverMayHaveChanged?(): void;
   /** A renewal by `leaseMs` (0: only a check) is being sent. */
   renewing?(leaseMs: number): void;
-  /** The server has answered a renewal. Not called for unanswered ones. */
-  renewed(reply: Reply, renewal: Renewal): void;
+  /** The server has answered a renewal; returns whether it still has the lease. Not called for unanswered ones. */
+  renewed(reply: Reply, renewal: Renewal): boolean;
 }
 
 /** An answered renewal; all leases of its batch share it. */
@@ -348,6 +356,8 @@ export type HoldOrigin = 'lock' | 'acquire' | 'withLock';
 export interface OwnHold extends Hold {
   /** The holds that `unlock()` undoes: itself, or those of a MultiLock's members, in their order. */
   readonly members: readonly HoldInScope[];
+  /** Calls `fn`, inside what a subscriber of `holdfast:hold` has set for it. */
+  runInside<T>(fn: () => T): T;
   /** Releases the lock. If Redis cannot be reached, emits `error` instead of rejecting: the guarded work is done. */
   releaseQuietly(): Promise<void>;
 }

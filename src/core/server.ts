@@ -58,6 +58,9 @@ export class Server {
         if (failureKind(error) !== 'unsent' || this.connection.isReady)
           events.emit('error', () => ({ error: renewalFailed(error, leaseCount) }));
       },
+      counted: (outcome, leases) => {
+        events.publish('renewed', () => ({ outcome, leases }));
+      },
     });
     this.connection.listen({
       ready: this.watchdog.renewAll,

@@ -12,6 +12,7 @@ import {
   type LossReason,
   type SeenHolder,
 } from '../api/errors.js';
+import type { HeldLock } from '../api/description.js';
 import type { Events } from '../api/events.js';
 import { type Conflicting, retry, Undecided } from './retry.js';
 import { Cleanup, ReleasedOwners } from './cleanup.js';
@@ -79,6 +80,9 @@ export class Session {
   readonly memberHolds: Set<MemberHold> = new Set<MemberHold>();
   /** All acquisitions that are under way. */
   readonly acquisitions: Set<Call> = new Set<Call>();
+  /** How many calls wait for each lock, because another owner has it. */
+  readonly waits: Map<string, number> = new Map<string, number>();
+  #lastEvent = 0;
   /** The limit of calls that only closing the client ends. */
   readonly untilClosed: TimeLimit;
   readonly #closeConcurrency: number;
@@ -118,6 +122,24 @@ export class Session {
 
   get isClosed(): boolean {
     return this.#isClosed;
+  }
+
+  /** An id for events that belong together: those of a hold, or of a wait. */
+  newEventId(): string {
+    return `${this.clientId}#${String(++this.#lastEvent)}`;
+  }
+
+  /** A call begins to wait for a lock. Returns what to call when it no longer does. */
+  beginWait(lockId: string): () => void {
+    const add = (more: number): void => {
+      const count = (this.waits.get(lockId) ?? 0) + more;
+      if (count > 0) this.waits.set(lockId, count);
+      else this.waits.delete(lockId);
+    };
+    add(1);
+    return () => {
+      add(-1);
+    };
   }
 
   assertOpen(lockName: string): void {
@@ -264,6 +286,8 @@ export interface SessionGrant {
   readonly isShared: boolean;
   readonly heldForMs: number;
   readonly seen: SeenHolder;
+  /** Its holds, as `holdfast.held()` shows them. */
+  readonly described: readonly HeldLock[];
   /** For how many more milliseconds this process may rely on it. */
   remaining(): number;
   /** How many of its holds are shared, or how many are not. */

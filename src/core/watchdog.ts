@@ -1,12 +1,15 @@
 // The watchdog: every third of `lockWatchdogTimeout` it renews, in batches, all leases that a client has on the server. Leases that the
 // caller has fixed are only checked, to detect their loss.
 
+import type { RenewedMessage } from '../api/channels.js';
+import type { HoldfastStats } from '../api/description.js';
 import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
 import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import {
   deadlineOf,
   isKept,
   type KeepReply,
+  leftMs,
   type Renewable,
   type Renewal,
   type Renewer,
@@ -26,6 +29,8 @@ export interface WatchdogOptions {
   leaseMs: number;
   /** Called at the first failure of an outage: the renewals of `leaseCount` leases were not answered, and will soon be sent again. */
   failed: (error: unknown, leaseCount: number) => void;
+  /** Called for each batch that was renewed, with how many of its leases had this outcome. */
+  counted: (outcome: RenewedMessage['outcome'], leaseCount: number) => void;
 }
 
 /**
@@ -55,6 +60,8 @@ export class Watchdog implements Due {
   readonly #watched = new Map<Renewable<unknown>, Entry>();
   /** The number of `unanswered` leases. An outage lasts while there are any. */
   #unansweredCount = 0;
+  /** What became of the renewals so far. */
+  readonly renewals: HoldfastStats['renewals'] = { kept: 0, lost: 0, unanswered: 0, late: 0 };
 
   constructor(options: WatchdogOptions) {
     this.#options = options;
@@ -176,7 +183,9 @@ export class Watchdog implements Due {
       const replies = await first.renewer.renew(batch, leaseMs);
       const deadline = deadlineOf(sentAt, leaseMs);
       const renewal: Renewal = { sentAt, leaseMs, deadline, answeredAt: now(sentAt.clock) };
+      const isLate = leaseMs > 0 && leftMs(deadline, renewal.answeredAt) <= 0;
       const unknown: Entry[] = [];
+      const counts = { kept: 0, lost: 0 };
       for (const [index, entry] of batch.entries()) {
         const reply = replies[index];
         if (reply === undefined) unknown.push(entry);
@@ -184,9 +193,12 @@ export class Watchdog implements Due {
         if (reply === undefined || entry.state === 'over') continue;
         const wasInDoubt = entry.state !== 'trusted';
         this.#become(entry, 'trusted');
-        entry.lease.renewed(reply, renewal);
+        counts[entry.lease.renewed(reply, renewal) ? 'kept' : 'lost']++;
         if (wasInDoubt) entry.lease.serverMayHaveChanged?.();
       }
+      this.#count('lost', counts.lost);
+      if (leaseMs > 0) this.#count('kept', counts.kept);
+      if (isLate) this.renewals.late += counts.kept;
       if (unknown.length === 0) return [];
       const error = new Error('too few servers confirmed it');
       return unknown.map((entry) => ({ entry, error }));
@@ -203,8 +215,15 @@ export class Watchdog implements Due {
     if (!first) return;
     const isNews = this.#unansweredCount === 0;
     for (const { entry } of failures) this.#become(entry, 'unanswered');
+    this.#count('unanswered', failures.length);
     if (isNews) this.#options.failed(first.error, failures.length);
     this.#schedule.within(this, this.#retryMs);
+  }
+
+  #count(outcome: RenewedMessage['outcome'], leaseCount: number): void {
+    if (leaseCount === 0) return;
+    this.renewals[outcome] += leaseCount;
+    this.#options.counted(outcome, leaseCount);
   }
 
   #become(entry: Entry, state: EntryState): void {

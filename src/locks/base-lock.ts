@@ -27,7 +27,7 @@ export interface HeldHere {
   readonly remainingMs: number;
 }
 
-const ALL_OPTIONS = ['wait', 'lease', 'signal'] as const;
+const ALL_OPTIONS = ['wait', 'lease', 'signal', 'label'] as const;
 
 export abstract class BaseLock implements Lock {
   abstract readonly name: string;
@@ -70,7 +70,7 @@ export abstract class BaseLock implements Lock {
       const request = this.#request('the options of withLock()', options, this.defaultWaitMs);
       const scope = new Scope(currentScope(), false);
       const acquiring = this.acquireHold(request, 'withLock', scope);
-      return whileHeld(acquiring, (hold) => scope.run(() => fn(hold)));
+      return whileHeld(acquiring, (hold) => scope.run(() => hold.runInside(() => fn(hold))));
     });
   }
 
@@ -139,7 +139,7 @@ export abstract class BaseLock implements Lock {
   protected lockHold(call: string, lease: number | LockOptions | undefined): Promise<OwnHold> {
     const options =
       typeof lease === 'object'
-        ? parseOptions(`the options of ${call}`, lease, ['lease', 'signal'], this.name)
+        ? parseOptions(`the options of ${call}`, lease, ['lease', 'signal', 'label'], this.name)
         : { lease };
     return this.acquireHold(parseRequest(this.name, options, this.defaultWaitMs), 'lock');
   }

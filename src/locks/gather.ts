@@ -40,6 +40,8 @@ export class GatheredCalls {
   readonly #connection: RedisClient;
   /** In the order of the calls. */
   #gathered: GatheredCall[] = [];
+  /** How many calls were sent together with others so far. */
+  togetherCount = 0;
 
   constructor(connection: RedisClient) {
     this.#connection = connection;
@@ -104,6 +106,7 @@ export class GatheredCalls {
       for (const each of batch) this.#sendByItself(each);
       return;
     }
+    this.togetherCount += calls.length;
     const read = (answers: unknown): void => {
       for (const [index, each] of batch.entries()) {
         const answer = (answers as readonly unknown[])[index];

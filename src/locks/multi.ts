@@ -19,6 +19,7 @@ import {
 } from '../api/errors.js';
 import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from '../core/messages.js';
 import type { SingleHold } from '../core/hold.js';
+import { acquireBegins, acquireEnds, acquireFails, areCallsHeard } from '../core/telemetry.js';
 import type { Clock } from '../runtime/clock.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { type HoldDescription, inspected } from '../api/description.js';
@@ -159,9 +160,7 @@ export class MultiAcquisition {
   #roundTripMs = 0;
 
   constructor(session: Session, request: MultiRequest) {
-    const { lockName, signal, waitMs } = request;
-    session.assertOpen(lockName);
-    if (signal?.aborted) throw aborted(lockName, 'nothing was sent', signal);
+    const { waitMs } = request;
     this.#session = session;
     this.#request = request;
     const { clock, random } = request.members[0]?.parts.session ?? session;
@@ -173,9 +172,37 @@ export class MultiAcquisition {
     underWay.set(session, this.#others);
   }
 
-  /** @throws what acquisitions of its members throw; LockTimeoutError names the member that was held */
+  /**
+   * Tells of the whole, besides what its members tell.
+   *
+   * @throws what acquisitions of its members throw; LockTimeoutError names the member that was held
+   */
   async hold(): Promise<MultiHold> {
+    const session = this.#session;
+    const { lockName, label, waitMs } = this.#request;
+    const about = { lockName, kind: 'MultiLock', label };
+    const message = areCallsHeard()
+      ? acquireBegins(session, about, session.newEventId())
+      : undefined;
+    const ended = (): { attempts: number; tookMs: number } => ({
+      attempts: this.#rounds + 1,
+      tookMs: this.#clock.nowMs() - this.#sinceMs,
+    });
+    try {
+      const hold = await this.#hold();
+      const via = this.#rounds > 0 ? 'message' : 'first-try';
+      if (message) acquireEnds(message, { ...ended(), via });
+      return hold;
+    } catch (error) {
+      acquireFails(session, about, message, ended(), error, waitMs, undefined);
+      throw error;
+    }
+  }
+
+  async #hold(): Promise<MultiHold> {
     const { lockName, signal, origin, leaseMs } = this.#request;
+    this.#session.assertOpen(lockName);
+    if (signal?.aborted) throw aborted(lockName, 'nothing was sent', signal);
     const position = currentScope();
     const named = { id: lockName, name: lockName };
     const endCall = lockCallBegins(this.#session, named, origin, leaseMs, position);
@@ -238,9 +265,10 @@ export class MultiAcquisition {
       attemptMs: number,
       newOwnerId: () => string,
     ): Promise<Refusal | undefined> => {
-      const { scope } = this.#request;
+      const { scope, label } = this.#request;
       const [signal, sinceMs, deferMs] = [this.#stop.signal, this.#sinceMs, this.#deferMs];
-      const request = { waitMs, leaseMs, signal, attemptMs, sinceMs, deferMs };
+      const isQuiet = waitMs === 0;
+      const request = { waitMs, leaseMs, signal, label, attemptMs, isQuiet, sinceMs, deferMs };
       try {
         // As `acquire`, whatever the caller called: no `unlock()` must be owed to a member that may yet be given back.
         acquired.set(member, await member.acquireHold(request, 'acquire', scope, newOwnerId));
@@ -471,6 +499,10 @@ export class MultiHold implements OwnHold {
     const scope = new Scope(currentScope(), false);
     for (const member of this.members) member.enterInto(scope);
     return await scope.run(fn);
+  }
+
+  runInside<T>(fn: () => T): T {
+    return this.members.reduceRight((inner, member) => () => member.runInside(inner), fn)();
   }
 
   toJSON(): HoldDescription {

@@ -80,7 +80,9 @@ export class SingleSemaphore implements Semaphore {
     const [options, fn] = parseGuarded('withPermits()', this.#subject, args);
     const { defaultWaitMs } = this.#session;
     const { permits, hold } = this.#acquire('the options of withPermits()', options, defaultWaitMs);
-    return await whileHeld(hold, (held) => held.run(() => fn(new HeldPermits(held, permits))));
+    return await whileHeld(hold, (held) =>
+      held.run(() => held.runInside(() => fn(new HeldPermits(held, permits)))),
+    );
   }
 
   async setPermits(permits: number): Promise<void> {
@@ -165,6 +167,8 @@ export class SingleSemaphore implements Semaphore {
 // The backend of a semaphore, for one number of wanted permits: a weighted lock whose capacity can be changed.
 
 export class SemaphoreBackend extends WeightedBackend {
+  override readonly kind = 'Semaphore';
+
   /** `declared`: the total number of permits that this client declares. */
   constructor(
     server: Server,

@@ -81,6 +81,7 @@ export interface WeightedView {
 }
 
 export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
+  abstract readonly kind: string;
   readonly name: string;
   readonly id: string;
   readonly isShared: boolean = true;

@@ -160,21 +160,25 @@ export class Place implements Waiter, QueuedPlace {
     return elapsedMs(this.#confirmedAt, at);
   }
 
-  renewed({ nonce, found }: PlaceReply, { sentAt, leaseMs }: Renewal): void {
+  renewed({ nonce, found }: PlaceReply, { sentAt, leaseMs }: Renewal): boolean {
     if (found === 'yours') {
       const deadline = deadlineOf(sentAt, leaseMs);
       if (this.#mayStand) this.#become({ kind: 'granted', nonce, deadline, token: undefined });
     } else if (found === 'gone') {
       // A later command has made the place again, or its answer will tell.
-      if (this.#sentNonces.some((sent) => sent.nonce > nonce)) return;
-      if (!this.#wasDropped && this.ageMs() < this.#placeLeaseMs)
-        this.#queue.passedOver(this.#confirmedAt);
-      this.#wasDropped = false;
-      this.#askAnew();
+      if (!this.#sentNonces.some((sent) => sent.nonce > nonce)) this.#isGone();
     } else {
       this.#confirmed(nonce);
       this.#queue.scheduleLook(found);
     }
+    return found !== 'gone';
+  }
+
+  #isGone(): void {
+    if (!this.#wasDropped && this.ageMs() < this.#placeLeaseMs)
+      this.#queue.passedOver(this.#confirmedAt);
+    this.#wasDropped = false;
+    this.#askAnew();
   }
 
   /** Takes the lock or joins the queue for it. The ticket restores a place that was lost. */

@@ -321,6 +321,13 @@ export class Outage {
   failed(cause: Error, address: string): void {
     if (!this.#news.isNewMessage(describe(cause))) return;
     if (this.#isOn) this.#toldAtMs ??= this.#clock.nowMs();
+    const connection = this.#role;
+    this.#events.publish('connection', () => ({
+      connection,
+      address,
+      state: 'failed' as const,
+      error: cause,
+    }));
     tell(this.#events, `the ${this.#role} connection to Redis (${address}) failed`, cause);
   }
 
@@ -330,7 +337,9 @@ export class Outage {
     this.close();
     if (toldAtMs === undefined) return;
     const lastedMs = Math.round(this.#clock.nowMs() - toldAtMs);
-    this.#events.emit('recovered', () => ({ connection: this.#role, address, lastedMs }));
+    const event = { connection: this.#role, address, lastedMs };
+    this.#events.emit('recovered', () => event);
+    this.#events.publish('connection', () => ({ ...event, state: 'recovered' as const }));
   }
 
   /** Ends the outage without an event: no connection is wanted any more. */

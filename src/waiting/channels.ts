@@ -99,6 +99,10 @@ export class Channels {
     });
   }
 
+  get size(): number {
+    return this.#channels.size;
+  }
+
   subscribe(name: string, isSharded: () => boolean, listener: ChannelListener): Subscription {
     // A Redlock may stay in use after the client of one of its masters is closed.
     if (this.#isClosed) return SILENCE;

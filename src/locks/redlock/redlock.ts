@@ -443,6 +443,9 @@ export class QuorumServices {
       failed: (error, leaseCount) => {
         events.emit('error', () => ({ error: renewalFailed(error, leaseCount) }));
       },
+      counted: (outcome, leases) => {
+        events.publish('renewed', () => ({ outcome, leases }));
+      },
     });
     // The Redlock may be made after its client was closed.
     if (owner.isClosed) void this.close();

@@ -22,10 +22,11 @@ class FakeLease implements Renewable {
     return performance.now() - this.#confirmedAtMs;
   }
 
-  renewed(reply: KeepReply): void {
+  renewed(reply: KeepReply): boolean {
     expect(reply).toBe('kept');
     this.renewals++;
     this.#confirmedAtMs = performance.now();
+    return true;
   }
 }
 
@@ -42,7 +43,7 @@ beforeEach(() => {
   vi.resetAllMocks();
   calls = [];
   batchKey = () => '';
-  watchdog = new Watchdog({ schedule: new Schedule(), leaseMs: LEASE_MS, failed });
+  watchdog = new Watchdog({ schedule: new Schedule(), leaseMs: LEASE_MS, failed, counted: vi.fn() });
 });
 
 afterEach(() => {

@@ -1,5 +1,6 @@
 // Released owners, when a server that has missed the release may take over: the client releases them there as well.
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import type { HeldLock } from '../../../src/api/description.js';
 import { Session } from '../../../src/core/session.js';
 import { Grant } from '../../../src/core/grant.js';
 import { deadlineOf } from '../../../src/core/protocol.js';
@@ -29,9 +30,10 @@ function newSession(hasSentinels: boolean): Session {
 /** Takes a lock and releases it. */
 async function pair(session: Session, ownerId: string, leaseMs = LEASE_MS): Promise<void> {
   const reenter = (): Promise<'kept'> => Promise.resolve('kept');
-  const lock = { name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release };
+  const lock = { kind: 'Lock', name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release };
   const grant = new Grant(session, lock, ownerId, deadlineOf(now(PROCESS_CLOCK), leaseMs));
-  const hold = { isWatched: true, lost: ignore };
+  const described = {} as HeldLock; // not asked for
+  const hold = { isWatched: true, holdId: 'me#1', described, lost: ignore };
   grant.add(hold);
   await new Promise<void>((resolve) => {
     grant.release(hold, false, () => {

@@ -44,10 +44,11 @@ class FakeLease implements Renewable {
     this.calls.push(`renewing by ${leaseMs}`);
   }
 
-  renewed(reply: KeepReply, renewal: Renewal): void {
+  renewed(reply: KeepReply, renewal: Renewal): boolean {
     this.replies.push(reply);
     this.renewals.push(renewal);
     this.#confirmedAtMs = performance.now();
+    return reply === 'kept';
   }
 }
 
@@ -66,6 +67,7 @@ beforeEach(() => {
     schedule: new Schedule(),
     leaseMs: LEASE_MS,
     failed,
+    counted: vi.fn(),
   });
 });
 

@@ -71,7 +71,7 @@ afterEach(() => {
 async function begin(waitMs: number, leaseMs?: number, signal?: AbortSignal): Promise<unknown> {
   const request = { lockName: 'multi(one, two)', origin: 'lock', scope: undefined } as const;
   const members = [one, two] as unknown as SingleLock[];
-  const wanted = { ...request, members, suspects: [], waitMs, leaseMs, signal };
+  const wanted = { ...request, members, suspects: [], label: undefined, waitMs, leaseMs, signal };
   return await new MultiAcquisition(session, wanted).hold();
 }
 

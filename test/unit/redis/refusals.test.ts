@@ -59,6 +59,7 @@ it.each<[string, readonly Course[], readonly string[]]>([
   const events: Events = {
     emit: (_name, describe) => void told.push((describe() as { error: Error }).error.message),
     outage: () => undefined,
+    publish: () => undefined,
   };
   const refusals = new Refusals(events, PROCESS_CLOCK, () => 'redis.example:6379');
   for (const [error, forMs, thenNoneForMs = 0] of courses) {
