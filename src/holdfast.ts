@@ -2,10 +2,12 @@
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import type { HoldfastEvents } from './api/events.js';
+import { type Inspection, type ListOptions, parseList } from './api/inspection.js';
 import type { FairLock, FencedLock, FencedLockOptions, Lock } from './api/lock.js';
 import { parseFunction, parseName, type RedLockOptions } from './api/options.js';
 import type { ReadWriteLock } from './api/read-write-lock.js';
 import type { Semaphore, SemaphoreOptions } from './api/semaphore.js';
+import { inspect as inspectLock, list } from './core/inspection.js';
 import { Server } from './core/server.js';
 import { newClientId, runAsOneOwner, Session } from './core/session.js';
 import { FairLockBackend, FairSingleLock } from './locks/fair.js';
@@ -360,6 +362,37 @@ export class Holdfast implements AsyncDisposable {
       gathered: this.#server.shared(GatheredCalls).togetherCount,
       outages: this.#listeners.outages,
     };
+  }
+
+  /**
+   * Asks the server who holds a lock of any kind, and who waits for it, whatever client they are of. For people: it costs the server more
+   * than a query of the lock's own.
+   *
+   * @param name - as for `getLock`
+   * @returns undefined: nobody holds the lock, and nobody stands in its line
+   * @throws {@link KeyConflictError} the name is that of other data
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link ClosedError} the client is closed
+   * @throws {@link OptionError} the name is not usable
+   */
+  async inspect(name: string): Promise<Inspection | undefined> {
+    return await inspectLock(this.#session, this.#server, parseName(name));
+  }
+
+  /**
+   * Lists the locks that are held, of all clients, in no order. It goes through all keys of the server in small steps, in a cluster of all
+   * masters, and needs the permission for SCAN. A lock that is taken or released meanwhile may be left out.
+   *
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses
+   * @throws {@link ClosedError} the client is closed
+   * @throws {@link OptionError} an option is not usable
+   * @example
+   * ```ts
+   * for await (const { name, holders } of holdfast.list({ prefix: 'orders:' })) console.log(name, holders);
+   * ```
+   */
+  list(options: ListOptions = {}): AsyncIterableIterator<Inspection> {
+    return list(this.#session, this.#server, parseList(options));
   }
 
   get #sessions(): Session[] {

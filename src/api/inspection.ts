@@ -54,7 +54,10 @@ export interface Inspection {
   holders: InspectedHolder[];
   /** Who waits in line, first come first. Callers that wait for a plain lock do not stand in line: see `waitingClients`. */
   waiters: InspectedOwner[];
-  /** How many clients listen for the release of a plain lock: those with at least one waiting caller. */
+  /**
+   * How many clients listen for the release of the lock: those with a waiting caller, or with one in the last two seconds. In a cluster with
+   * classic channels, only those at the node that was asked.
+   */
   waitingClients: number;
   /** The last fencing token that was given out, if the lock was ever fenced: decimal digits. */
   token?: string;
@@ -100,6 +103,6 @@ export function parseList(options: ListOptions): ListRequest {
   return {
     prefix: prefix === '' ? '' : parseText(prefix, 'prefix'),
     kinds: kinds as InspectedKind[],
-    limit: limit as number,
+    limit: limit,
   };
 }

@@ -262,7 +262,7 @@ class Acquisition implements Call {
 
   /** The acting scope already holds the lock: adds a hold to the same grant. */
   async #countUp(holder: GrantHolder): Promise<Attempt> {
-    const begin = (): SingleHold | undefined => 
+    const begin = (): SingleHold | undefined =>
       holder.hasEnded ? undefined : this.#begin(holder, 're-entry');
     return (await this.#reenter(holder.grant, begin)) ?? 'look again';
   }
@@ -478,7 +478,13 @@ class Acquisition implements Call {
     if (this.#message) acquireEnds(this.#message, { via, attempts: this.#attempts, tookMs });
     if (via === 'local' || via === 'hand-over') {
       const { name: lockName, kind } = lock;
-      events.publish('handedOver', () => ({ lockName, kind, ownerId, via, tookMs: grant.heldForMs }));
+      events.publish('handedOver', () => ({
+        lockName,
+        kind,
+        ownerId,
+        via,
+        tookMs: grant.heldForMs,
+      }));
     }
     hold.tell(via);
     return hold;

@@ -317,11 +317,7 @@ interface LostGrant extends Omit<LostLock, 'lockName'> {
 }
 
 /** The loss of a grant, for the error and the event. */
-export function lossOf(
-  grant: LostGrant,
-  lossReason: LossReason,
-  holdIds: string[],
-): LostEvent {
+export function lossOf(grant: LostGrant, lossReason: LossReason, holdIds: string[]): LostEvent {
   const { lock, ownerId, heldSince, token } = grant;
   const heldForMs = Math.round(grant.heldForMs);
   const lost = { lockName: lock.name, ownerId, heldForMs };

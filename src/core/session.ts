@@ -100,7 +100,7 @@ export class Session {
     this.random = random;
     this.#closeConcurrency = closeConcurrency;
     this.clientId = options.clientId;
-    this.newOwnerId = options.newOwnerId ?? ownersOf(options.clientId);
+    this.newOwnerId = options.newOwnerId ?? ownersOf(options.clientId, clock);
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.commandTimeoutMs = options.commandTimeoutMs;
     this.defaultWaitMs = options.defaultWaitMs ?? Infinity;
@@ -359,10 +359,22 @@ export function newClientId(name = `${host()}-${String(process.pid)}`, random?: 
   return `${name}-${hexDigits(12, random)}`;
 }
 
-/** Makes the owners of a client, `<clientId>:<n>`, each never used before. */
-function ownersOf(clientId: string): () => string {
+/**
+ * Makes the owners of a client, `<clientId>:<n>`, each never used before. The number tells when the call began: it is the client's time in
+ * microseconds since 1970, or the next one if that was used.
+ */
+function ownersOf(clientId: string, clock: Clock): () => string {
   let lastNumber = 0;
-  return () => `${clientId}:${String(++lastNumber)}`;
+  return () => {
+    lastNumber = Math.max(lastNumber + 1, Math.floor(clock.wallMs()) * 1_000);
+    return `${clientId}:${String(lastNumber)}`;
+  };
+}
+
+/** When the call of an owner began, by its client's clock; undefined: its number does not tell. */
+export function startOfOwner(ownerId: string): Date | undefined {
+  const [, number] = /:(\d{16})$/.exec(ownerId) ?? [];
+  return number === undefined ? undefined : new Date(Number(number) / 1_000);
 }
 
 /** `count` random hex digits; `count` must be even. */

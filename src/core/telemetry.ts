@@ -1,8 +1,19 @@
 // Tells what happens to calls and holds: by events of the client, and on tracing channels of the process. Nothing is built while nobody
 // listens.
 
-import { type Channel, channel, tracingChannel, type TracingChannel } from 'node:diagnostics_channel';
-import { type AcquireMessage, CHANNELS, type HoldMessage, type Refusal, type Via } from '../api/channels.js';
+import {
+  type Channel,
+  channel,
+  tracingChannel,
+  type TracingChannel,
+} from 'node:diagnostics_channel';
+import {
+  type AcquireMessage,
+  CHANNELS,
+  type HoldMessage,
+  type Refusal,
+  type Via,
+} from '../api/channels.js';
 import {
   ClosedError,
   HoldfastError,
@@ -97,7 +108,11 @@ export function acquireFails(
   const reason = refusalOf(error, waitMs);
   const code = error instanceof HoldfastError ? error.code : undefined;
   if (message)
-    end(acquiring, Object.assign(message, { attempts, tookMs, outcome: reason, error, code }), true);
+    end(
+      acquiring,
+      Object.assign(message, { attempts, tookMs, outcome: reason, error, code }),
+      true,
+    );
   events.emit('refused', () => {
     const event: RefusedEvent = { lockName, reason, waitedMs: Math.round(tookMs), attempts, error };
     if (waitId !== undefined) event.waitId = waitId;

@@ -27,8 +27,14 @@ import { Replicated, type ReplicatedOptions } from './replicas.js';
 import type { Script } from './scripts.generated.js';
 import { Sentinels, SentinelSession } from './sentinel.js';
 import type { Session, Surroundings } from './session.js';
-import { SLOT_COUNT, slotOf } from './keys.js';
+import { SLOT_COUNT, slotOf, tagOf } from './keys.js';
 import { Wire } from './wire.js';
+
+/** How many keys one step of SCAN looks at: the server is busy for well under a millisecond. */
+const KEYS_PER_STEP = 1_000;
+
+/** In how many slots a client of one node looks whether there are other nodes. */
+const PROBED_SLOTS = 64;
 
 export interface RedisClientOptions extends ReplicatedOptions {
   library: Library;
@@ -284,6 +290,44 @@ export class RedisClient {
       asked.delete(address);
     });
     await Promise.all(pings);
+  }
+
+  /**
+   * The masters that have keys, by address; undefined: there is one server. A client that knows of one node of a cluster finds the others:
+   * some key is not there, and the node says so.
+   */
+  async findMasters(keyPrefix: string, limit: TimeLimit): Promise<readonly (string | undefined)[]> {
+    if (this.#target.kind === 'single' && this.server.isClusterNode) {
+      for (let slot = 0; slot < SLOT_COUNT; slot += SLOT_COUNT / PROBED_SLOTS) {
+        try {
+          await this.command('exists', `${keyPrefix}{${tagOf(slot)}}`);
+        } catch (error) {
+          if (!this.isCluster) throw error;
+        }
+        assertWanted(limit);
+        if (this.isCluster) throw new UnsentError('the cluster is not known yet'); // to be asked again
+      }
+    }
+    if (!this.isCluster) return [undefined];
+    if (!this.cluster) throw new UnsentError('the cluster is not known yet');
+    return this.cluster.masters;
+  }
+
+  /** One step over the hashes of one master, from a cursor to the next; '0' ends it. */
+  scanHashes(
+    cursor: string,
+    pattern: string,
+    master: string | undefined,
+  ): Promise<{ cursor: string; keys: readonly string[] }> {
+    const sender = master === undefined ? undefined : this.cluster?.node(master);
+    if (master !== undefined && !sender)
+      return Promise.reject(new UnsentError(`the node ${master} of the cluster cannot be reached`));
+    const args = [cursor, 'MATCH', pattern, 'COUNT', KEYS_PER_STEP, 'TYPE', 'hash'];
+    const read = (reply: unknown): { cursor: string; keys: readonly string[] } => {
+      const [next, keys] = reply as [string, string[]];
+      return { cursor: next, keys };
+    };
+    return this.#commands.ask('scan', args, read, undefined, sender);
   }
 
   /** Resolves when all its sockets are gone, except those of subscriptions. */

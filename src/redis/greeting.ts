@@ -17,9 +17,16 @@ export interface ServerFacts {
   readonly ageMs: number;
   /** Whether the server has said how long it has been up. */
   readonly isAgeTold: boolean;
+  /** Whether it is a node of a cluster, as far as it says. */
+  readonly isClusterNode: boolean;
 }
 
-export const UNKNOWN_SERVER: ServerFacts = { isSharded: false, ageMs: -Infinity, isAgeTold: false };
+export const UNKNOWN_SERVER: ServerFacts = {
+  isSharded: false,
+  ageMs: -Infinity,
+  isAgeTold: false,
+  isClusterNode: false,
+};
 
 /** @throws UnavailableError the server is too old, or refuses the database. After any other error the caller greets it again. */
 export async function greet(session: Session, db: number, clock: Clock): Promise<ServerFacts> {
@@ -65,6 +72,7 @@ export async function greet(session: Session, db: number, clock: Clock): Promise
       return clock.nowMs() - upSinceMs;
     },
     isAgeTold: uptime !== undefined,
+    isClusterNode: infoField(info, 'redis_mode') === 'cluster',
   };
 }
 

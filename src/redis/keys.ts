@@ -125,7 +125,11 @@ let nextNumber = 0;
  * that all clients find the same. Each number is tried once for all keys: some thousand such names must not block the event loop.
  */
 function tagForSlotOf(key: string): string {
-  const slot = slotOf(key);
+  return tagOf(slotOf(key));
+}
+
+/** The smallest number that is hashed to a slot. */
+export function tagOf(slot: number): string {
   while (tags[slot] === undefined) {
     const number = String(nextNumber++);
     tags[slotOf(number)] ??= number;

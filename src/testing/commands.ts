@@ -17,6 +17,14 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     return { ok: value instanceof SortedSet ? 'zset' : 'hash' };
   },
 
+  /** All in one step: the hashes that match a pattern of literal text and a `*` at its end. */
+  SCAN(keys, _cursor, _match, pattern) {
+    const prefix = pattern.slice(0, -1).replace(/\\(.)/g, '$1');
+    const isMatch = (key: string): boolean =>
+      key.startsWith(prefix) && keys.entry(key)?.value instanceof Map;
+    return ['0', keys.names.filter(isMatch)];
+  },
+
   DEL: (keys, ...names) => countOf(names, (key) => keys.delete(key)),
 
   PTTL(keys, key) {

@@ -13,6 +13,7 @@ export const memoryScripts: Readonly<Record<keyof typeof scripts, MemoryScript>>
   forceUnlock,
   gather,
   handOver,
+  inspect,
   join,
   look,
   raiseToken,
@@ -749,6 +750,102 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     tell(publish, channel, '0');
   }
   return lua.list(isHeld ? 1 : 0, grant, leaseMs, refused, reason);
+}
+
+// lua/inspect.lua
+function inspect(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
+  // What a lock of any kind is, who holds it and who waits in its line. For people: it walks both, but at most `most` of each.
+  //
+  // KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with a "?" until it is confirmed
+  // KEYS[2] leases (sorted set): of a weighted lock, holder -> expiresAtMs
+  // KEYS[3] line (sorted set): owner -> ticket
+  // KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> …", of a weighted lock "w<weight> <nonce> <expiresAtMs> …"
+  // KEYS[5] counter (string): the last fencing token
+  // ARGV[1] channel (string): the unlock channel
+  // ARGV[2] numsub (string): "NUMSUB", or "SHARDNUMSUB" if the channel is a sharded one
+  // ARGV[3] most (integer): how many holders and waiters are listed at most
+  // Returns nil when there is no lock and no line; else {capacity (integer; 0: no weighted lock), holders (array: owner, leftMs (integer, -1: no
+  // expiry), count or weight (string) of each), waiters (array: owner, leftMs (integer), weight (string) or '' of each), isCut (0 or 1),
+  // listeners (integer: clients that listen for a release), token (string) or ''}, without holders and waiters that have lapsed.
+  // Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
+  const [lock, leases, line, places, counter] = unpack(KEYS);
+  const [channel, numsub, most] = unpack(ARGV);
+
+  // The server's time, in seconds and microseconds, and in milliseconds.
+  const time = redis.call('TIME');
+  const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
+  const fieldCount = redis.call('HLEN', lock);
+  const capacity = lua.compare(fieldCount, '>', 1) && redis.call('HGET', lock, 'capacity');
+  let holders: Value = lua.list();
+  let isCut: Value = 0;
+  if (lua.truthy(capacity) && redis.call('PTTL', lock) !== -1) {
+    const live = redis.call(
+      'ZRANGEBYSCORE',
+      leases,
+      lua.concat('(', string.format('%.0f', nowMs)),
+      '+inf',
+      'WITHSCORES',
+      'LIMIT',
+      0,
+      most,
+    );
+    for (const i of lua.range(1, lua.length(live), 2)) {
+      const weight = redis.call('HGET', lock, lua.get(live, i));
+      if (lua.truthy(weight)) {
+        lua.set(holders, lua.length(holders) + 1, lua.get(live, i));
+        lua.set(holders, lua.length(holders) + 1, lua.num(lua.get(live, i + 1)) - nowMs);
+        lua.set(holders, lua.length(holders) + 1, string.match(weight, '^%d+')[0]);
+      }
+    }
+    isCut = lua.length(live) / 2 === tonumber(most) ? 1 : 0;
+  } else if (lua.compare(fieldCount, '>', 0)) {
+    const fields = fieldCount === 1 && redis.call('HKEYS', lock);
+    // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    // thread. More fields, or one of another form, belong to something else.
+    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+    if (!lua.truthy(holder)) {
+      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
+    }
+    const count = redis.call('HGET', lock, holder);
+    if (!lua.truthy(string.match(count, '^%d+$')[0])) {
+      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
+    }
+    holders = lua.list(holder, redis.call('PTTL', lock), count);
+  }
+
+  const waiters = lua.list();
+  const owners = redis.call('ZRANGE', line, 0, string.format('%.0f', lua.num(most) - 1));
+  for (const [, owner] of ipairs(owners)) {
+    const place = lua.or(redis.call('HGET', places, owner), () => '');
+    let [weight, expiresAtMs]: Value[] = string.match(place, '^w(%d+) %d+ (%d+)');
+    expiresAtMs = lua.or(expiresAtMs, () => string.match(place, '^%d+ (%d+)')[0]);
+    if (lua.truthy(expiresAtMs) && lua.compare(tonumber(expiresAtMs), '>', nowMs)) {
+      lua.set(waiters, lua.length(waiters) + 1, owner);
+      lua.set(waiters, lua.length(waiters) + 1, lua.num(expiresAtMs) - nowMs);
+      lua.set(
+        waiters,
+        lua.length(waiters) + 1,
+        lua.or(weight, () => ''),
+      );
+    }
+  }
+  if (lua.length(owners) === tonumber(most)) {
+    isCut = 1;
+  }
+
+  if (lua.length(holders) === 0 && lua.length(waiters) === 0) {
+    return false;
+  }
+  const listening = redis.call('PUBSUB', numsub, channel);
+  const token = redis.call('GET', counter);
+  return lua.list(
+    tonumber(lua.or(capacity, () => 0)),
+    holders,
+    waiters,
+    isCut,
+    lua.get(listening, 2),
+    lua.or(token, () => ''),
+  );
 }
 
 // lua/join.lua

@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { expect, it } from 'vitest';
-import { LockLostError, LockTimeoutError, type Hold } from '../../src/index.js';
-import { eventsOf, nextEvent, rejectionOf } from './clients.js';
+import { LockLostError, LockTimeoutError, type HeldLock, type Hold } from '../../src/index.js';
+import { type EventOf, eventsOf, nextEvent, rejectionOf } from './clients.js';
 import { expectWarnings } from './expected-warnings.js';
 import type { ContractContext } from './lock-contract-context.js';
 import { eventually } from './time.js';
@@ -331,27 +331,99 @@ export function eventTests(context: () => ContractContext): void {
       expect(event.ownerId).toMatch(new RegExp(`^${stranger.clientId}:\\d+$`));
       expect(event.holderTtlMs).toBeGreaterThan(0);
       expect(event.holderTtlMs).toBeLessThanOrEqual(leaseMs);
-      expect(Object.keys(event).sort()).toEqual(['holder', 'holderTtlMs', 'lockName', 'ownerId']);
-      await lock.withLock({ lease: 5_000 }, () => undefined);
+      const fields = ['holder', 'holderTtlMs', 'lockName', 'ownerId', 'waitId'];
+      expect(Object.keys(event).sort()).toEqual(fields);
+      await lock.withLock({ lease: 5_000, label: 'nested' }, () => undefined);
       const about = { lockName: lock.name, ownerId };
       expect(acquired).toMatchObject([
-        { ...about, holdCount: 1, leaseMs, watched: true },
-        { ...about, holdCount: 2, leaseMs: 5_000, watched: false },
+        { ...about, holdCount: 1, leaseMs, watched: true, via: 'first-try' },
+        { ...about, holdCount: 2, leaseMs: 5_000, watched: false, via: 're-entry', attempts: 0 },
       ]);
-      expect(released).toMatchObject([{ ...about, holdCount: 1 }]);
+      expect(acquired.map(({ label }) => label)).toEqual([undefined, 'nested']);
+      expect(acquired.map(({ waitId }) => waitId)).toEqual([undefined, undefined]);
+      expect(acquired[0]!.attempts).toBeGreaterThan(0);
+      expect(released).toMatchObject([{ ...about, holdId: acquired[1]!.holdId, holdCount: 1 }]);
       void theirs.then(() => strangers.unlock());
-      await sleep(1); // a server in memory takes no time
+      await sleep(3); // a server in memory takes no time
     });
     expect(released).toMatchObject([{ holdCount: 1 }, { holdCount: 0 }]);
+    expect(released[1]!.holdId).toBe(acquired[0]!.holdId);
     expect(released[1]!.heldForMs).toBeGreaterThan(0);
+    expect(released[1]!.heldForMs).toBe(Math.round(released[1]!.heldForMs));
     await theirRelease;
+  });
+
+  it('a wait has one id, from waiting to acquired or refused', async () => {
+    const { stranger, lock, strangers } = context();
+    const events = (['waiting', 'acquired', 'refused'] as const).map((name) =>
+      eventsOf(stranger, name),
+    );
+    const [waiting, acquired, refused] = events as [
+      EventOf<'waiting'>[],
+      EventOf<'acquired'>[],
+      EventOf<'refused'>[],
+    ];
+    const hold = await lock.acquire();
+    const aborter = new AbortController();
+    const given = strangers.acquire({ label: 'a report' });
+    await expect.poll(() => waiting.length).toBe(1);
+    const inVain = strangers.acquire({ signal: aborter.signal });
+    await expect.poll(() => waiting.length).toBe(2);
+    aborter.abort();
+    await expect(inVain).rejects.toMatchObject({ code: 'LOCK_ABORTED' });
+    await expect(strangers.acquire({ wait: 5 })).rejects.toMatchObject({ code: 'LOCK_TIMEOUT' });
+    expect(await strangers.tryAcquire()).toBeUndefined();
+    await hold.release();
+    await (await given).release();
+    const [first, second] = waiting;
+    expect(first).toMatchObject({ label: 'a report', holder: hold.ownerId });
+    expect(acquired).toMatchObject([{ waitId: first!.waitId, label: 'a report' }]);
+    expect(['message', 'hand-over']).toContain(acquired[0]!.via);
+    expect(refused).toMatchObject([
+      { reason: 'aborted', code: 'LOCK_ABORTED', waitId: second!.waitId },
+      { reason: 'timeout', code: 'LOCK_TIMEOUT', lockName: lock.name, holder: hold.ownerId },
+      { reason: 'not-free', code: 'LOCK_TIMEOUT', lockName: lock.name, holder: hold.ownerId },
+    ]);
+    expect(refused[2]!.waitId).toBeUndefined();
+    for (const { waitedMs } of [...acquired, ...refused])
+      expect(waitedMs).toBe(Math.round(waitedMs));
+  });
+
+  it('held() and stats() show what the client holds and waits for', async () => {
+    const { client, stranger, lock, strangers, leaseMs } = context();
+    const before = Date.now() - 1;
+    const held = nextEvent(client, 'acquired');
+    const waiting = nextEvent(stranger, 'waiting');
+    const theirs = await lock.withLock({ label: 'a report' }, async ({ ownerId }) => {
+      const [shown, ...others] = client.held();
+      const { holdId } = await held;
+      expect(others).toEqual([]);
+      expect(shown).toMatchObject({ lockName: lock.name, ownerId, holdId, label: 'a report' });
+      expect(shown!.kind).toBe(lock.toJSON().kind);
+      expect(shown!.watched).toBe(true);
+      expect(shown!.remainingMs).toBeGreaterThan(0);
+      expect(shown!.remainingMs).toBeLessThanOrEqual(leaseMs);
+      expect(Number(shown!.since)).toBeGreaterThanOrEqual(before);
+      expect(client.stats()).toMatchObject({ held: 1, waiting: 0, lines: 0, outages: 0 });
+      const call = strangers.acquire();
+      await waiting;
+      expect(stranger.held()).toEqual([]);
+      expect(stranger.stats()).toMatchObject({ held: 0, waiting: 1, lines: 1 });
+      return { call };
+    });
+    await (await theirs.call).release();
+    expect(client.stats()).toMatchObject({ held: 0, waiting: 0, lines: 0 });
+    expect(stranger.stats()).toMatchObject({ held: 0, waiting: 0, lines: 0 });
+    expect(Number(client.stats().since)).toBeLessThanOrEqual(Date.now() + 50); // a server in memory has a clock of its own
   });
 
   it('renewed names the owner whose lease was renewed, and the lease', async () => {
     const { client, lock, leaseMs } = context();
     await lock.withLock(async ({ ownerId }) => {
       const event = await nextEvent(client, 'renewed');
-      expect(event).toEqual({ lockName: lock.name, ownerId, leaseMs });
+      const holdIds = client.held().map(({ holdId }) => holdId);
+      expect(event).toEqual({ lockName: lock.name, ownerId, holdIds, leaseMs });
+      expect(client.stats().renewals.kept).toBeGreaterThan(0);
     });
   });
 
@@ -359,6 +431,8 @@ export function eventTests(context: () => ContractContext): void {
     const { client, lock, seen } = context();
     const before = Date.now();
     const hold = await lock.acquire();
+    const [{ holdId }] = client.held() as [HeldLock];
+    await sleep(3);
     const lost = eventsOf(client, 'lost');
     const first = nextEvent(client, 'lost');
     await seen.forceUnlock();
@@ -366,6 +440,7 @@ export function eventTests(context: () => ContractContext): void {
     expect(event).toMatchObject({
       lockName: lock.name,
       ownerId: hold.ownerId,
+      holdIds: [holdId],
       lossReason: 'forced',
     });
     expect(event.error).toBe(hold.signal.reason);

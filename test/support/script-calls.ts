@@ -259,6 +259,15 @@ const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
     ];
   },
 
+  inspect(draw) {
+    const keys = draw.lock(draw.random.pick([LOCK, SEMAPHORE, READ_WRITE_LOCK]));
+    const { lock, leases, line, places, channel } = keys;
+    return [
+      [lock, leases, line, places, keys.counter(false)],
+      [channel, 'NUMSUB', draw.word('1 2 1000')],
+    ];
+  },
+
   join(draw) {
     const keys = draw.lock(LOCK);
     const owner = draw.owner(keys);

@@ -18,6 +18,7 @@ const KEYS: Record<ScriptName, readonly string[]> = {
   forceUnlock: [LOCK, FORCED],
   gather: [LOCK],
   handOver: FAIR,
+  inspect: [LOCK, LEASES, LINE, PLACES, COUNTER],
   join: FAIR,
   reenter: [LOCK, FORCED],
   release: [LOCK],
@@ -242,6 +243,14 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
     ['of the first', {}, [60_000]],
   ]),
   ...scenariosOf('look', [['at a held lock', { lock: held }, []]]),
+  ...scenariosOf('inspect', [
+    ['of a held lock', { lock: held }, ['channel', 'NUMSUB', 1_000]],
+    [
+      'of a fenced lock with a line',
+      { lock: held, counter, line: [first, second] },
+      ['channel', 'NUMSUB', 1],
+    ],
+  ]),
   ...scenariosOf('waiters', [['in line', { line: [first, second] }, []]]),
 ];
 

@@ -28,6 +28,7 @@ const REFUSED: Readonly<Record<string, readonly string[]>> = {
     'fenced, of a free lock',
     'fenced, of a line',
   ],
+  inspect: [],
   look: [],
   raiseToken: ['of a larger one', 'of a larger one, for ever', 'of the first'],
   reenter: [],

@@ -43,7 +43,12 @@ beforeEach(() => {
   vi.resetAllMocks();
   calls = [];
   batchKey = () => '';
-  watchdog = new Watchdog({ schedule: new Schedule(), leaseMs: LEASE_MS, failed, counted: vi.fn() });
+  watchdog = new Watchdog({
+    schedule: new Schedule(),
+    leaseMs: LEASE_MS,
+    failed,
+    counted: vi.fn(),
+  });
 });
 
 afterEach(() => {

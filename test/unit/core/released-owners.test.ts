@@ -30,7 +30,15 @@ function newSession(hasSentinels: boolean): Session {
 /** Takes a lock and releases it. */
 async function pair(session: Session, ownerId: string, leaseMs = LEASE_MS): Promise<void> {
   const reenter = (): Promise<'kept'> => Promise.resolve('kept');
-  const lock = { kind: 'Lock', name: 'a', id: 'a', watch: ignore, unwatch: ignore, reenter, release };
+  const lock = {
+    kind: 'Lock',
+    name: 'a',
+    id: 'a',
+    watch: ignore,
+    unwatch: ignore,
+    reenter,
+    release,
+  };
   const grant = new Grant(session, lock, ownerId, deadlineOf(now(PROCESS_CLOCK), leaseMs));
   const described = {} as HeldLock; // not asked for
   const hold = { isWatched: true, holdId: 'me#1', described, lost: ignore };

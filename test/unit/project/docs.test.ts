@@ -71,14 +71,14 @@ describe('the pages', () => {
 describe('the help of an error', () => {
   const classes = Object.values(holdfast).filter(
     (value) => typeof value === 'function' && value.prototype instanceof holdfast.HoldfastError,
-  );
+  ) as (new (message: string, context: object) => holdfast.HoldfastError)[];
 
   it('is there for all of them', () => {
     expect(classes.length).toBeGreaterThanOrEqual(10);
   });
 
   it.each(classes.map((each) => [each.name, each]))('%s names a section of the docs', (_, each) => {
-    const { code, help } = Reflect.construct(each, ['', {}]) as holdfast.HoldfastError;
+    const { code, help } = new each('', {});
     const [page, anchor = ''] = [
       pages.find(({ path }) => path === 'docs/reference/errors.md'),
       help.split('/')[1],

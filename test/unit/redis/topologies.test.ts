@@ -43,7 +43,11 @@ function clientOf(
     const others = { subscribe: silent, unsubscribe: silent, gather: silent, flush: silent };
     return { bytesRead: 1, isTls: false, send, ...others, close: () => Promise.resolve() };
   };
-  const events = { emit: () => true, outage: () => undefined, publish: () => undefined } as Partial<Events> as Events;
+  const events = {
+    emit: () => true,
+    outage: () => undefined,
+    publish: () => undefined,
+  } as Partial<Events> as Events;
   const options = { silenceLimitMs: 60_000, commandTimeoutMs: 60_000, replicas: 0 };
   const library = { target, keyPrefix: '', open, random: () => 1 };
   return new RedisClient({ library, ...options }, events);
