@@ -3,7 +3,8 @@
 
 /** From the top: a room imports those below it, never one above it. Rooms of one floor know nothing of each other. */
 const floors = [
-  ['index', 'testing'],
+  ['cli'],
+  ['index', 'testing', 'telemetry', 'ui'],
   ['holdfast'],
   ['options'],
   ['locks'],
