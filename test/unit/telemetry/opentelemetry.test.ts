@@ -168,7 +168,7 @@ describe('metrics', () => {
     await waiting;
     await hold.release();
     const next = await call;
-    await redis.advance(10_000);
+    await redis.advance(11_000);
     await client.getLock('a').forceUnlock();
     await expect(next.release()).rejects.toMatchObject({ code: 'LOCK_LOST' });
     const lock = 'holdfast_lock_kind="Lock"';
