@@ -46,6 +46,7 @@ const howTo: DefaultTheme.SidebarItem[] = [
     page('Bundlers', 'how-to/bundlers'),
     page('Test your code', 'how-to/testing'),
     page('Find out who holds a lock', 'how-to/debug'),
+    page('Metrics and traces', 'how-to/metrics'),
   ]),
   part('Move from another library', [
     page('From redlock', 'how-to/from-redlock'),
@@ -123,6 +124,6 @@ function apiPages(): DefaultTheme.SidebarItem[] {
   return modules.map((item) =>
     item.text === 'index'
       ? { ...item, text: 'holdfast' }
-      : { ...item.items?.[0], text: 'holdfast/testing' },
+      : { ...item.items?.[0], text: `holdfast/${item.text?.split('/')[0] ?? ''}` },
   );
 }
