@@ -1,0 +1,76 @@
+// The verb acl: the ACL SETUSER line that a user of holdfast needs. docs/how-to/permissions.md has the same lines, and a test compares them.
+
+import { CommandError, EXIT, print, type Verb } from './command.js';
+
+/** The commands that every client needs. */
+export const COMMANDS =
+  `ping info script|load evalsha eval subscribe unsubscribe publish pubsub|numsub
+exists get set del pttl pexpire pexpireat time hget hgetall hmget hset hdel hexists hkeys hlen
+zadd zrem zrange zrangebyscore zscore type`.split(/\s/);
+
+/** Those that a client of a cluster needs besides; it loads no scripts. */
+export const CLUSTER_COMMANDS =
+  'cluster|slots asking ssubscribe sunsubscribe spublish pubsub|shardnumsub'.split(' ');
+
+export function commandsFor(what: {
+  isCluster?: boolean;
+  replicas?: boolean;
+  look?: boolean;
+}): string[] {
+  const commands = COMMANDS.filter((command) => !what.isCluster || command !== 'script|load');
+  if (what.isCluster) commands.push(...CLUSTER_COMMANDS);
+  if (what.replicas) commands.push('wait');
+  if (what.look) commands.push('scan');
+  return commands;
+}
+
+/** The keys and channels of locks with this prefix; without one, of all. */
+export function patternsFor(prefix: string): string[] {
+  const literal = prefix.replaceAll(/[*?[\]\\]/g, '\\$&');
+  const keys = [
+    `${literal}*`,
+    `holdfast_*:{${literal}*`,
+    `holdfast_*:${literal}*`,
+    `redisson_lock_token:{${literal}*`,
+    `redisson_lock_token*:${literal}*`,
+  ];
+  const channels = ['redisson_lock__channel', 'holdfast_grants'].flatMap((channel) => [
+    `${channel}:{${literal}*`,
+    `${channel}:${literal}*`,
+  ]);
+  return [...keys.map((key) => `~${key}`), ...channels.map((channel) => `&${channel}`)];
+}
+
+export const acl: Verb = {
+  usage: 'acl --prefix PREFIX [--cluster] [--replicas] [--look] [--user NAME]',
+  summary: 'prints the ACL SETUSER line for a user of holdfast; asks no server',
+  details:
+    'Replace the password. In a cluster, send the line to every node, replicas included: Redis does not replicate users.',
+  options: {
+    prefix: { type: 'string', help: "the clients' keyPrefix, such as app:" },
+    cluster: { type: 'boolean', help: 'for a cluster' },
+    replicas: { type: 'boolean', help: 'for clients with the option replicas' },
+    look: { type: 'boolean', help: 'for list(), ls, watch and the live page' },
+    user: { type: 'string', help: 'the name of the user (app)' },
+  },
+  isOffline: true,
+  run({ values }) {
+    const { prefix, user = 'app' } = values;
+    if (typeof prefix !== 'string')
+      throw new CommandError(
+        '--prefix is missing: the keyPrefix of your clients, such as app: ("" if they have none)',
+      );
+    if (/\s/.test(prefix))
+      throw new CommandError('--prefix has a space, which ACL rules cannot have');
+    if (typeof user !== 'string' || !/^\S+$/.test(user))
+      throw new CommandError('--user must be one word');
+    const wanted = {
+      isCluster: values['cluster'] === true,
+      replicas: values['replicas'] === true,
+      look: values['look'] === true,
+    };
+    const rules = [...patternsFor(prefix), ...commandsFor(wanted).map((command) => `+${command}`)];
+    print(`ACL SETUSER ${user} on >secret resetkeys resetchannels -@all ${rules.join(' ')}`);
+    return Promise.resolve(EXIT.ok);
+  },
+};

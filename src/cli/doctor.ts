@@ -1,0 +1,392 @@
+// The verbs doctor and bench: whether a Redis is set up right for locks, and how many pairs of lock and unlock it gives.
+
+import { randomBytes } from 'node:crypto';
+import { UnavailableError } from '../api/errors.js';
+import { Listeners } from '../core/events.js';
+import type { Holdfast } from '../holdfast.js';
+import { RedisClient } from '../redis/client.js';
+import { describe, failureKind } from '../redis/failure.js';
+import { infoField } from '../redis/greeting.js';
+import { libraryFor } from '../redis/installed.js';
+import { PROCESS_CLOCK } from '../runtime/clock.js';
+import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
+import { commandsFor } from './acl.js';
+import {
+  connect,
+  EXIT,
+  numberOf,
+  print,
+  styled,
+  table,
+  urlOf,
+  type Values,
+  type Verb,
+} from './command.js';
+
+const TIMEOUT_MS = 5_000;
+
+export const doctor: Verb = {
+  usage: 'doctor',
+  summary:
+    'checks a Redis: version, eviction, persistence, replicas, permissions, latency, wake-ups',
+  details:
+    'It sends commands as a client would, on keys that begin with holdfast-doctor and end within seconds. Give the user of your clients\nin --url, and their --key-prefix: then it checks what that user may do.',
+  async run({ values }) {
+    const redis = new Patient(values);
+    try {
+      await redis.connected();
+      const checks = await allChecks(redis, values);
+      for (const check of checks) print(values['json'] ? JSON.stringify(check) : lineOf(check));
+      return checks.some(({ state }) => state === 'fail') ? EXIT.failed : EXIT.ok;
+    } finally {
+      await redis.close();
+    }
+  },
+};
+
+/** `unknown`: the server does not tell this user. */
+type State = 'ok' | 'warn' | 'fail' | 'unknown';
+
+interface Check {
+  readonly check: string;
+  readonly state: State;
+  /** What was found, and what to do. */
+  readonly found: string;
+}
+
+const COLOURS = { ok: 'green', warn: 'yellow', fail: 'red', unknown: 'gray' } as const;
+
+function lineOf({ check, state, found }: Check): string {
+  return `${styled(COLOURS[state], state.padEnd(7))}  ${check.padEnd(12)}  ${found}`;
+}
+
+/** The server that is checked, by the means that clients use. */
+class Patient {
+  readonly client: RedisClient;
+  readonly prefix: string;
+
+  constructor(values: Values) {
+    const library = libraryFor(urlOf(values));
+    const { 'key-prefix': given = '' } = values;
+    this.prefix = library.keyPrefix + String(given);
+    const options = { silenceLimitMs: TIMEOUT_MS, commandTimeoutMs: TIMEOUT_MS, replicas: 0 };
+    this.client = new RedisClient({ library, ...options }, new Listeners());
+  }
+
+  /** @throws UnavailableError there is no connection */
+  async connected(): Promise<void> {
+    const limit = new WaitLimit({
+      clock: PROCESS_CLOCK,
+      limitMs: TIMEOUT_MS,
+      isSingleAttempt: true,
+    });
+    try {
+      await this.client.whenReady(limit);
+    } catch (error) {
+      const { lastError, place } = this.client;
+      const cause = lastError ?? (error instanceof WaitEnded ? undefined : (error as Error));
+      const why = cause ? `: ${describe(cause)}` : '';
+      throw new UnavailableError(`Redis (${place}) cannot be reached${why}`, { cause });
+    } finally {
+      limit.dispose();
+    }
+  }
+
+  /** The reply; undefined: this user may not ask. */
+  async ask(command: Lowercase<string>, ...args: string[]): Promise<unknown> {
+    try {
+      return await this.client.command(command, ...args);
+    } catch (error) {
+      if (failureKind(error) === 'denied') return undefined;
+      throw error;
+    }
+  }
+
+  close(): Promise<void> {
+    return this.client.close();
+  }
+}
+
+async function allChecks(redis: Patient, values: Values): Promise<Check[]> {
+  const info = await redis.ask('info');
+  return [
+    version(info),
+    eviction(info),
+    persistence(info),
+    replication(info),
+    await permissions(redis),
+    await latency(redis),
+    await clock(redis),
+    ...(await clusterState(redis)),
+    await wakeUp(values),
+  ];
+}
+
+function version(info: unknown): Check {
+  const check = 'version';
+  const redis = infoField(info, 'redis_version');
+  const valkey = infoField(info, 'valkey_version');
+  if (redis === undefined)
+    return { check, state: 'unknown', found: 'this user may not use INFO: allow it (+info)' };
+  const name = valkey === undefined ? `Redis ${redis}` : `Valkey ${valkey}`;
+  const mode = infoField(info, 'redis_mode') ?? 'standalone';
+  return { check, state: 'ok', found: `${name}, ${mode}` }; // an older one is refused by the connection
+}
+
+function eviction(info: unknown): Check {
+  const check = 'eviction';
+  const policy = infoField(info, 'maxmemory_policy');
+  if (policy === undefined) return { check, state: 'unknown', found: 'INFO does not tell it' };
+  const most = Number(infoField(info, 'maxmemory'));
+  if (policy === 'noeviction') return { check, state: 'ok', found: 'none (noeviction)' };
+  return most === 0
+    ? { check, state: 'ok', found: `none: no maxmemory (though the policy is ${policy})` }
+    : {
+        check,
+        state: 'fail',
+        found: `${policy}: a full server deletes locks that are held; set maxmemory-policy noeviction, or use a server for locks alone`,
+      };
+}
+
+function persistence(info: unknown): Check {
+  const check = 'persistence';
+  const isOn = infoField(info, 'aof_enabled');
+  if (isOn === undefined) return { check, state: 'unknown', found: 'INFO does not tell it' };
+  return isOn === '1'
+    ? {
+        check,
+        state: 'ok',
+        found:
+          'append-only file; with appendfsync everysec, a crash may still forget the last second',
+      }
+    : {
+        check,
+        state: 'warn',
+        found:
+          'no append-only file: a restart forgets the locks, and others get them while their holders work on; set appendonly yes, or rely on fencing tokens',
+      };
+}
+
+function replication(info: unknown): Check {
+  const check = 'replication';
+  const role = infoField(info, 'role');
+  if (role === undefined) return { check, state: 'unknown', found: 'INFO does not tell it' };
+  if (role !== 'master')
+    return {
+      check,
+      state: 'fail',
+      found: 'this is a read-only replica: give the address of the master',
+    };
+  const count = Number(infoField(info, 'connected_slaves') ?? 0);
+  return count === 0
+    ? { check, state: 'ok', found: 'a master without replicas' }
+    : {
+        check,
+        state: 'warn',
+        found: `a master with ${String(count)} ${count === 1 ? 'replica' : 'replicas'}: a failover forgets what they have not got yet; the option replicas, or fencing tokens, guard against that`,
+      };
+}
+
+/** Sends each command that clients send, in a form that does no harm. */
+async function permissions(redis: Patient): Promise<Check> {
+  const check = 'permissions';
+  const key = `${redis.prefix}holdfast-doctor-${randomBytes(6).toString('hex')}`;
+  const [hash, zset] = [`{${key}}:hash`, `{${key}}:zset`].map((name) => redis.prefix + name) as [
+    string,
+    string,
+  ];
+  const loaded = await redis.ask('script', 'load', 'return 1');
+  const forms: Readonly<Record<string, readonly string[]>> = {
+    ...{ ping: [], info: ['server'], time: [], eval: ['return 1', '1', key] },
+    evalsha: [typeof loaded === 'string' ? loaded : '0'.repeat(40), '1', key],
+    publish: [`redisson_lock__channel:{${key}}`, '0'],
+    'pubsub|numsub': [`redisson_lock__channel:{${key}}`],
+    ...{ exists: [key], type: [key], set: [key, '1', 'PX', '2000'], get: [key], pttl: [key] },
+    ...{ pexpire: [key, '1000'], pexpireat: [key, String(Date.now() + 1_000)], del: [key] },
+    ...{ hset: [hash, 'f', '1'], hget: [hash, 'f'], hgetall: [hash], hmget: [hash, 'f'] },
+    ...{ hexists: [hash, 'f'], hkeys: [hash], hlen: [hash], hdel: [hash, 'f'] },
+    ...{ zadd: [zset, '1', 'm'], zscore: [zset, 'm'], zrange: [zset, '0', '-1'] },
+    ...{ zrangebyscore: [zset, '0', '1'], zrem: [zset, 'm'] },
+    ...{ 'cluster|slots': [], scan: ['0', 'COUNT', '1'] },
+  };
+  const missing: string[] = [];
+  const { isCluster } = redis.client;
+  if (loaded === undefined && !isCluster) missing.push('script|load');
+  for (const name of commandsFor({ isCluster, look: true })) {
+    const form = forms[name];
+    if (!form) continue; // subscriptions, which the wake-up checks
+    const [command = '', ...more] = name.split('|');
+    const isAllowed = await mayRun(redis, command as Lowercase<string>, [...more, ...form]);
+    if (!isAllowed) missing.push(name);
+  }
+  const needed = missing.filter((name) => name !== 'scan');
+  if (needed.length > 0)
+    return {
+      check,
+      state: 'fail',
+      found: `this user may not use ${needed.join(', ')}, or not on these keys: npx holdfast acl --prefix '${redis.prefix}' prints what it needs`,
+    };
+  return missing.length > 0
+    ? {
+        check,
+        state: 'ok',
+        found: 'all that locks need; list(), ls, watch and the live page need +scan, too',
+      }
+    : { check, state: 'ok', found: 'all that locks need' };
+}
+
+async function mayRun(
+  redis: Patient,
+  command: Lowercase<string>,
+  args: string[],
+): Promise<boolean> {
+  try {
+    return (await redis.ask(command, ...args)) !== undefined;
+  } catch (error) {
+    // The server knows the command, permits it, and finds something else wrong with it.
+    if (failureKind(error) === 'unanswered' || failureKind(error) === 'unsent') throw error;
+    return true;
+  }
+}
+
+async function latency(redis: Patient): Promise<Check> {
+  const check = 'latency';
+  const tookMs: number[] = [];
+  for (let i = 0; i < 50; i++) {
+    const sentAtMs = performance.now();
+    if ((await redis.ask('ping')) === undefined)
+      return { check, state: 'unknown', found: 'this user may not use PING' };
+    tookMs.push(performance.now() - sentAtMs);
+  }
+  tookMs.sort((one, other) => one - other);
+  const [median = 0, worst = 0] = [tookMs[25], tookMs.at(-1)];
+  const found = `${median.toFixed(2)} ms median, ${worst.toFixed(1)} ms at worst, of 50 pings`;
+  return median < 20
+    ? { check, state: 'ok', found }
+    : { check, state: 'warn', found: `${found}: each lock and each unlock takes as long` };
+}
+
+async function clock(redis: Patient): Promise<Check> {
+  const check = 'clock';
+  const beforeMs = Date.now();
+  const time = (await redis.ask('time')) as [string, string] | undefined;
+  if (!time) return { check, state: 'unknown', found: 'this user may not use TIME' };
+  const serverMs = Number(time[0]) * 1_000 + Number(time[1]) / 1_000;
+  const aheadMs = Math.round(serverMs - (beforeMs + Date.now()) / 2);
+  const found = `the server's is ${String(Math.abs(aheadMs))} ms ${aheadMs < 0 ? 'behind' : 'ahead of'} this machine's`;
+  return Math.abs(aheadMs) < 1_000
+    ? { check, state: 'ok', found }
+    : {
+        check,
+        state: 'warn',
+        found: `${found}: leases do not depend on it, but times that are shown do`,
+      };
+}
+
+async function clusterState(redis: Patient): Promise<Check[]> {
+  const { cluster } = redis.client;
+  if (!cluster) return [];
+  const asked = new Set<string>();
+  const check = 'cluster';
+  try {
+    await redis.client.ping(asked);
+    return [{ check, state: 'ok', found: `${String(cluster.masters.length)} masters, all answer` }];
+  } catch (error) {
+    return [{ check, state: 'fail', found: describe(error as Error) }];
+  }
+}
+
+/** One client waits for what another releases: subscriptions, publishing and the scripts, all as in earnest. */
+async function wakeUp(values: Values): Promise<Check> {
+  const check = 'wake-up';
+  const name = `holdfast-doctor-${randomBytes(6).toString('hex')}`;
+  // Waiters poll so seldom that only a message can wake one in time.
+  const options = { lockWatchdogTimeout: 10 * TIMEOUT_MS };
+  const [holder, waiter] = [connect(values, options), connect(values, options)] as const;
+  try {
+    const hold = await holder.getLock(name).acquire({ wait: TIMEOUT_MS });
+    const waiting = new Promise<void>((resolve) => {
+      waiter.once('waiting', () => {
+        resolve();
+      });
+    });
+    const call = waiter.getLock(name).tryAcquire({ wait: 2_000 });
+    await Promise.race([waiting, call]);
+    await new Promise((resolve) => setTimeout(resolve, 200)); // its subscription stands by then
+    const releasedAtMs = performance.now();
+    await hold.release();
+    const next = await call;
+    const tookMs = performance.now() - releasedAtMs;
+    await next?.release();
+    if (next && tookMs < 1_000)
+      return {
+        check,
+        state: 'ok',
+        found: `a waiter had the lock ${tookMs.toFixed(1)} ms after its release`,
+      };
+    return {
+      check,
+      state: 'fail',
+      found:
+        'a waiter was not woken by a release: it polls instead; is SUBSCRIBE or PUBLISH denied, or a proxy in between?',
+    };
+  } catch (error) {
+    return { check, state: 'fail', found: describe(error as Error) };
+  } finally {
+    await Promise.all([holder.close(), waiter.close()]);
+  }
+}
+
+export const bench: Verb = {
+  usage: 'bench',
+  summary: 'how many pairs of lock and unlock this Redis gives this machine',
+  options: { seconds: { type: 'string', help: 'for each of the two rows (3)' } },
+  async run({ values }) {
+    const forMs = (numberOf(values, 'seconds', 0.1) ?? 3) * 1_000;
+    const holdfast = connect(values);
+    try {
+      await holdfast.ping();
+      const rows = [await pairs(holdfast, 1, forMs), await pairs(holdfast, 256, forMs)];
+      if (values['json']) for (const row of rows) print(JSON.stringify(row));
+      else {
+        const cells = rows.map(({ inFlight, perSecond, p50Ms, p99Ms }) => [
+          String(inFlight),
+          String(Math.round(perSecond)),
+          `${p50Ms.toFixed(2)} ms`,
+          `${p99Ms.toFixed(2)} ms`,
+        ]);
+        for (const line of table([['IN FLIGHT', 'PAIRS/S', 'P50', 'P99'], ...cells])) print(line);
+      }
+      return EXIT.ok;
+    } finally {
+      await holdfast.close();
+    }
+  },
+};
+
+interface BenchRow {
+  readonly inFlight: number;
+  readonly perSecond: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+}
+
+/** Each caller has a lock of its own. */
+async function pairs(holdfast: Holdfast, inFlight: number, forMs: number): Promise<BenchRow> {
+  const name = `holdfast-bench-${randomBytes(6).toString('hex')}`;
+  const tookMs: number[] = [];
+  const beganAtMs = performance.now();
+  const call = async (_: unknown, index: number): Promise<void> => {
+    const lock = holdfast.getLock(`${name}:${String(index)}`);
+    while (performance.now() - beganAtMs < forMs) {
+      const sentAtMs = performance.now();
+      await (await lock.acquire()).release();
+      tookMs.push(performance.now() - sentAtMs);
+    }
+  };
+  await Promise.all(Array.from({ length: inFlight }, call));
+  const perSecond = (tookMs.length / (performance.now() - beganAtMs)) * 1_000;
+  tookMs.sort((one, other) => one - other);
+  const at = (part: number): number => tookMs[Math.floor(tookMs.length * part)] ?? 0;
+  return { inFlight, perSecond, p50Ms: at(0.5), p99Ms: at(0.99) };
+}

@@ -1,0 +1,369 @@
+// The verbs that look at locks: ls, show, watch, ui; and force, which frees one.
+
+import { createInterface } from 'node:readline/promises';
+import type { InspectedKind, InspectedOwner, Inspection, ListOptions } from '../api/inspection.js';
+import type { Holdfast } from '../holdfast.js';
+import { serve } from '../ui/serve.js';
+import {
+  CommandError,
+  connect,
+  EXIT,
+  inWords,
+  numberOf,
+  print,
+  styled,
+  table,
+  type Values,
+  type Verb,
+  wholeNumberOf,
+  withClient,
+} from './command.js';
+
+const LIST_OPTIONS = {
+  kind: { type: 'string', help: 'only lock, semaphore or read-write; several with commas' },
+  limit: { type: 'string', help: 'at most so many' },
+} as const;
+
+const PREFIX = { least: 0, most: 1 };
+const NAME = { least: 1, most: 1 };
+
+export const ls: Verb = {
+  usage: 'ls [PREFIX]',
+  summary: 'the locks that are held or waited for, of all clients',
+  details: 'It goes through all keys in small steps (SCAN).',
+  options: LIST_OPTIONS,
+  positionals: PREFIX,
+  run: ({ values, positionals }) =>
+    withClient(values, async (holdfast) => {
+      const locks: Inspection[] = [];
+      for await (const lock of holdfast.list(listOptions(values, positionals[0]))) {
+        if (values['json']) print(JSON.stringify(lock));
+        else locks.push(lock);
+      }
+      if (!values['json']) for (const line of listing(locks)) print(line);
+      return EXIT.ok;
+    }),
+};
+
+export const show: Verb = {
+  usage: 'show NAME',
+  summary: 'who holds a lock, since when, and who waits for it',
+  positionals: NAME,
+  run: ({ values, positionals: [name = ''] }) =>
+    withClient(values, async (holdfast) => {
+      const lock = await holdfast.inspect(name);
+      if (values['json']) print(JSON.stringify(lock ?? null));
+      else for (const line of lock ? portrait(lock, new Date()) : [nobody(name)]) print(line);
+      return EXIT.ok;
+    }),
+};
+
+export const watch: Verb = {
+  usage: 'watch [PREFIX]',
+  summary: 'a live screen: who holds, who waits, what has changed; q ends it',
+  details:
+    'It looks every --interval milliseconds; what changes in between and changes back is not seen. Without a terminal it prints each\nchange as a line.',
+  options: { ...LIST_OPTIONS, interval: { type: 'string', help: 'milliseconds (1000)' } },
+  positionals: PREFIX,
+  run: ({ values, positionals }) =>
+    withClient(values, async (holdfast) => {
+      const options = listOptions(values, positionals[0]);
+      const intervalMs = numberOf(values, 'interval', 100) ?? 1_000;
+      const end = whenEnded();
+      const isScreen = process.stdout.isTTY && !values['json'];
+      const changes: string[] = [];
+      let before: ReadonlyMap<string, Inspection> | undefined;
+      try {
+        while (!end.signal.aborted) {
+          const now = new Map<string, Inspection>();
+          for await (const lock of holdfast.list(options)) now.set(lock.name, lock);
+          const at = new Date().toISOString().slice(11, 19);
+          for (const { lockName, text } of before ? changesBetween(before, now) : []) {
+            changes.unshift(`${at}  ${text}`);
+            if (values['json']) print(JSON.stringify({ at: new Date(), lockName, change: text }));
+            else if (!isScreen) print(`${at}  ${text}`);
+          }
+          before = now;
+          changes.splice(10);
+          if (isScreen) redraw(holdfast, [...now.values()], changes);
+          await end.sleep(intervalMs);
+        }
+      } finally {
+        end.done();
+      }
+      return EXIT.ok;
+    }),
+};
+
+export const force: Verb = {
+  usage: 'force NAME',
+  summary: 'frees a lock, whoever holds it; shows the holder first, and asks',
+  details:
+    'The holder learns of it by a message or at its next renewal. Until then it works on: first make sure that its process is gone.',
+  options: { yes: { type: 'boolean', short: 'y', help: 'do not ask' } },
+  positionals: NAME,
+  run: ({ values, positionals: [name = ''] }) =>
+    withClient(values, (holdfast) => forceAfterAsking(holdfast, name, values)),
+};
+
+export const page: Verb = {
+  usage: 'ui',
+  summary: 'a live page in the browser, on this machine only',
+  options: {
+    port: { type: 'string', help: 'of 127.0.0.1 (a free one)' },
+    prefix: { type: 'string', help: 'only locks whose names begin with this' },
+    'allow-force': { type: 'boolean', help: 'the page may free locks' },
+  },
+  async run({ values }) {
+    const port = wholeNumberOf(values, 'port', 0) ?? 0;
+    const holdfast = connect(values);
+    const { prefix } = values;
+    try {
+      await holdfast.ping();
+      const end = whenEnded();
+      const server = await serve(holdfast, {
+        port,
+        prefix: typeof prefix === 'string' ? prefix : '',
+        mayForce: values['allow-force'] === true,
+      });
+      print(server.url);
+      await end.sleep(Infinity);
+      end.done();
+      await server.close();
+      return EXIT.ok;
+    } finally {
+      await holdfast.close();
+    }
+  },
+};
+
+function listOptions(values: Values, prefix: string | undefined): ListOptions {
+  const { kind } = values;
+  const kinds = typeof kind === 'string' ? (kind.split(',') as InspectedKind[]) : undefined;
+  return { prefix, kinds, limit: wholeNumberOf(values, 'limit', 1) };
+}
+
+async function forceAfterAsking(holdfast: Holdfast, name: string, values: Values): Promise<number> {
+  const lock = await holdfast.inspect(name);
+  if (!lock || lock.holders.length === 0) {
+    const hint = name.includes('*') ? ' (force takes one name, never a pattern)' : '';
+    throw new CommandError(`${nobody(name)}${hint}`, EXIT.failed);
+  }
+  if (lock.kind === 'semaphore')
+    throw new CommandError(
+      `"${name}" is a semaphore: its permits cannot be forced out; each is free when its lease ends, at the latest in ${longest(lock)}`,
+    );
+  if (!values['json']) for (const line of portrait(lock, new Date())) print(line);
+  if (!values['yes'] && !(await asked(`Free "${name}"?`))) {
+    print('Nothing was changed.');
+    return EXIT.failed;
+  }
+  const isForced = await forceUnlock(holdfast, lock);
+  if (values['json']) print(JSON.stringify({ name, forced: isForced }));
+  else print(isForced ? `"${name}" is free.` : `"${name}" had been released by then.`);
+  return isForced ? EXIT.ok : EXIT.failed;
+}
+
+/** Frees a lock that is no semaphore, whoever holds it. */
+export async function forceUnlock(
+  holdfast: Holdfast,
+  { name, kind }: Inspection,
+): Promise<boolean> {
+  if (kind !== 'read-write') return await holdfast.getLock(name).forceUnlock();
+  const lock = holdfast.getReadWriteLock(name);
+  const wrote = await lock.writeLock().forceUnlock();
+  const read = await lock.readLock().forceUnlock();
+  return wrote || read;
+}
+
+async function asked(question: string): Promise<boolean> {
+  if (!process.stdin.isTTY)
+    throw new CommandError('nobody can be asked here, since there is no terminal: give --yes');
+  const lines = createInterface({ input: process.stdin, output: process.stdout });
+  const answer = await lines.question(`${question} [y/N] `);
+  lines.close();
+  return /^y(es)?$/i.test(answer.trim());
+}
+
+// In words.
+
+function nobody(name: string): string {
+  return `Nobody holds "${name}" or stands in its line.`;
+}
+
+function longest({ holders }: Inspection): string {
+  return inWords(Math.max(0, ...holders.map(({ leaseLeftMs }) => leaseLeftMs)));
+}
+
+/** A table of locks, one line each. */
+export function listing(locks: readonly Inspection[], now = new Date()): string[] {
+  if (locks.length === 0) return ['No locks.'];
+  const rows = [...locks]
+    .sort((one, other) => (one.name < other.name ? -1 : 1))
+    .map((lock) => {
+      const [first, ...others] = lock.holders;
+      const holder = first
+        ? first.ownerId + (others.length > 0 ? ` +${String(others.length)}` : '')
+        : '-';
+      const ago = first?.since ? inWords(Number(now) - Number(first.since)) : '-';
+      return [lock.name, lock.kind, holder, ago, first ? leaseOf(first) : '-', waitersOf(lock)];
+    });
+  const [head = '', ...lines] = table([
+    ['NAME', 'KIND', 'HOLDER', 'FOR', 'LEASE LEFT', 'WAITING'],
+    ...rows,
+  ]);
+  return [styled('bold', head), ...lines];
+}
+
+function leaseOf({ leaseLeftMs }: InspectedOwner): string {
+  return leaseLeftMs === -1 ? 'no end' : inWords(leaseLeftMs);
+}
+
+function waitersOf({ waiters, waitingClients, isCut }: Inspection): string {
+  if (waiters.length > 0) return `${String(waiters.length)}${isCut ? '+' : ''} in line`;
+  return waitingClients > 0 ? clients(waitingClients) : '-';
+}
+
+function clients(count: number): string {
+  return `${String(count)} ${count === 1 ? 'client' : 'clients'}`;
+}
+
+/** All that is known of one lock. */
+export function portrait(lock: Inspection, now: Date): string[] {
+  const { name, kind, holders, waiters, waitingClients, token, permits, isCut } = lock;
+  const lines = [styled('bold', `${name} (${kind})`)];
+  if (permits)
+    lines.push(`  permits: ${String(permits.available)} of ${String(permits.capacity)} free`);
+  if (holders.length === 0) lines.push('  held by nobody');
+  for (const holder of holders) {
+    lines.push(
+      `  held by ${styled('green', holder.ownerId)}${as(holder)}${timesOf(holder.holdCount)}`,
+    );
+    lines.push(`    client ${holder.clientId}`);
+    lines.push(`    ${sinceOf(holder, now, 'call began')}, lease left ${leaseOf(holder)}`);
+  }
+  for (const [index, waiter] of waiters.entries()) {
+    const place = `${String(index + 1)}.`.padEnd(4);
+    lines.push(
+      `  ${place}${styled('yellow', waiter.ownerId)}${as(waiter)}, ${sinceOf(waiter, now, 'waits')}`,
+    );
+  }
+  if (waiters.length === 0 && waitingClients > 0)
+    lines.push(`  ${clients(waitingClients)} listen for its release`);
+  if (token !== undefined) lines.push(`  last fencing token ${token}`);
+  if (isCut) lines.push('  (there are more than are listed)');
+  if (holders.length > 0 && kind !== 'semaphore')
+    lines.push(
+      `  to free it: npx holdfast force ${/^[\w:.{}-]+$/.test(name) ? name : JSON.stringify(name)}`,
+    );
+  return lines;
+}
+
+function as({ mode, permits }: InspectedOwner): string {
+  if (mode) return mode === 'read' ? ' to read' : ' to write';
+  return permits === undefined
+    ? ''
+    : `, ${String(permits)} ${permits === 1 ? 'permit' : 'permits'}`;
+}
+
+function timesOf(holdCount: number | undefined): string {
+  return holdCount === undefined || holdCount === 1 ? '' : `, ${String(holdCount)} times`;
+}
+
+function sinceOf({ since }: InspectedOwner, now: Date, what: string): string {
+  if (!since) return `since when is not known (not an owner of this holdfast)`;
+  const ago = inWords(Number(now) - Number(since));
+  return `${what} ${ago} ago, at ${since.toISOString()} by its client's clock`;
+}
+
+// What has changed between two looks.
+
+interface Change {
+  readonly lockName: string;
+  readonly text: string;
+}
+
+function changesBetween(
+  before: ReadonlyMap<string, Inspection>,
+  now: ReadonlyMap<string, Inspection>,
+): Change[] {
+  const names = new Set([...before.keys(), ...now.keys()]);
+  return [...names].flatMap((lockName): Change[] => {
+    const had = ownersOf(before.get(lockName));
+    const has = ownersOf(now.get(lockName));
+    const gone = had
+      .filter((owner) => !has.includes(owner))
+      .map((owner) => `${lockName}: released by ${owner}`);
+    const fresh = has
+      .filter((owner) => !had.includes(owner))
+      .map((owner) => `${lockName}: held by ${owner}`);
+    return [...gone, ...fresh].map((text) => ({ lockName, text }));
+  });
+}
+
+function ownersOf(lock: Inspection | undefined): string[] {
+  return lock?.holders.map(({ ownerId }) => ownerId) ?? [];
+}
+
+function redraw(
+  { status }: Holdfast,
+  locks: readonly Inspection[],
+  changes: readonly string[],
+): void {
+  const rows = Math.max(process.stdout.rows - changes.length - 5, 5);
+  const lines = listing(locks);
+  const shown = lines.slice(0, rows);
+  if (lines.length > rows) shown.push(`… and ${String(lines.length - rows)} more`);
+  const head = `${new Date().toISOString().slice(11, 19)}  ${status}  ${String(locks.length)} locks  (q ends)`;
+  process.stdout.write(`\u001b[H\u001b[2J${[head, '', ...shown, '', ...changes].join('\n')}\n`);
+}
+
+/** Ends with Ctrl-C, SIGTERM, or on a terminal with q. */
+function whenEnded(): {
+  readonly signal: AbortSignal;
+  /** Until then, at most so long. */
+  sleep(ms: number): Promise<void>;
+  /** Nobody listens for the end any more. */
+  done(): void;
+} {
+  const ending = new AbortController();
+  const end = (): void => {
+    ending.abort();
+  };
+  const pressed = (key: Buffer): void => {
+    if (['q', '\u0003'].includes(key.toString())) end();
+  };
+  process.once('SIGINT', end);
+  process.once('SIGTERM', end);
+  const { stdin } = process;
+  if (stdin.isTTY) {
+    stdin.setRawMode(true);
+    stdin.on('data', pressed);
+  }
+  return {
+    signal: ending.signal,
+    sleep: (ms) =>
+      new Promise((resolve) => {
+        if (ending.signal.aborted) {
+          resolve();
+          return;
+        }
+        const timer =
+          ms === Infinity ? setInterval(() => undefined, 2 ** 30) : setTimeout(over, ms);
+        function over(): void {
+          clearTimeout(timer);
+          ending.signal.removeEventListener('abort', over);
+          resolve();
+        }
+        ending.signal.addEventListener('abort', over);
+      }),
+    done: () => {
+      process.off('SIGINT', end);
+      process.off('SIGTERM', end);
+      if (!stdin.isTTY) return;
+      stdin.setRawMode(false);
+      stdin.off('data', pressed);
+      stdin.pause();
+    },
+  };
+}

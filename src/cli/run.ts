@@ -1,0 +1,253 @@
+// The verb run: takes a lock, runs a command while it is held, and ends it when the lock is lost.
+
+import { spawn, type ChildProcess } from 'node:child_process';
+import { constants } from 'node:os';
+import { LockAbortedError, LockLostError, LockTimeoutError } from '../api/errors.js';
+import type { AcquireOptions } from '../api/options.js';
+import type { Holdfast } from '../holdfast.js';
+import {
+  CommandError,
+  EXIT,
+  inWords,
+  numberOf,
+  type Values,
+  type Verb,
+  warn,
+  wholeNumberOf,
+  withClient,
+} from './command.js';
+
+/** How long before the end of a lease that is not renewed the command is asked to end, in milliseconds. */
+const GRACE_MS = 5_000;
+
+/** How often the lease is looked at, in milliseconds. */
+const LOOK_EVERY_MS = 100;
+
+const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const;
+
+/** Those that a terminal sends to all processes in its foreground, and so to the command as well. */
+const OF_TERMINAL: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT', 'SIGHUP'];
+
+export const run: Verb = {
+  usage: 'run NAME [options] -- COMMAND …',
+  summary: 'runs a command while it holds a lock; exits as the command does',
+  details: `The lock is renewed until the command ends. If it cannot be renewed, the command gets SIGTERM when less than --grace is left of
+its lease, and SIGKILL at the end; if the lock was forced out, SIGKILL at once. There is no shell: for a pipe, run sh -c '…'. The
+command's environment has HOLDFAST_LOCK, and with --fenced HOLDFAST_TOKEN. Signals are passed on. A run that is killed itself
+(SIGKILL) leaves its command alone: the lock is free when its lease ends, and the command works on.`,
+  options: {
+    nonblock: { type: 'boolean', short: 'n', help: 'do not wait: exit 75 if it is held' },
+    wait: { type: 'string', short: 'w', help: 'wait for at most so many seconds, then exit 75' },
+    shared: { type: 'boolean', short: 's', help: 'as a reader of a read-write lock' },
+    exclusive: { type: 'boolean', short: 'x', help: 'as its writer' },
+    permits: { type: 'string', help: 'one permit of a semaphore that has so many' },
+    fair: { type: 'boolean', help: 'first come, first served' },
+    fenced: { type: 'boolean', help: 'with a fencing token, in $HOLDFAST_TOKEN' },
+    lease: { type: 'string', help: 'milliseconds after which the lock ends, without renewal' },
+    'conflict-exit-code': { type: 'string', short: 'E', help: 'instead of 75' },
+    grace: { type: 'string', help: `milliseconds (${String(GRACE_MS)}, or a third of --lease)` },
+  },
+  positionals: { least: 1, most: 1 },
+  takesCommand: true,
+  run: ({ values, positionals: [name = ''], command }) => {
+    const options = optionsOf(values);
+    return withClient(values, (holdfast) => runWhileHeld(holdfast, name, options, command));
+  },
+};
+
+interface RunOptions {
+  readonly kind: 'lock' | 'reader' | 'writer' | 'semaphore';
+  readonly permits: number;
+  readonly isFair: boolean;
+  readonly isFenced: boolean;
+  readonly waitMs: number;
+  readonly leaseMs: number | undefined;
+  readonly graceMs: number;
+  readonly busyExitCode: number;
+}
+
+function optionsOf(values: Values): RunOptions {
+  const permits = wholeNumberOf(values, 'permits', 1);
+  const kinds: Exclude<RunOptions['kind'], 'lock'>[] = [];
+  if (values['shared'] === true) kinds.push('reader');
+  if (values['exclusive'] === true) kinds.push('writer');
+  if (permits !== undefined) kinds.push('semaphore');
+  if (kinds.length > 1) throw new CommandError('give one of --shared, --exclusive and --permits');
+  const kind: RunOptions['kind'] = kinds[0] ?? 'lock';
+  const [isFair, isFenced] = [values['fair'] === true, values['fenced'] === true];
+  if (kind !== 'lock' && isFenced)
+    throw new CommandError(`--fenced is of plain locks: a ${kind} has no token`);
+  if (kind !== 'lock' && isFair)
+    throw new CommandError(`--fair is of plain locks: a ${kind} always waits in line`);
+  const waitS = numberOf(values, 'wait', 0);
+  if (waitS !== undefined && values['nonblock'] === true)
+    throw new CommandError('give one of --nonblock and --wait');
+  const leaseMs = wholeNumberOf(values, 'lease', 1);
+  const busyExitCode = wholeNumberOf(values, 'conflict-exit-code', 0) ?? EXIT.busy;
+  if (busyExitCode > 255) throw new CommandError('--conflict-exit-code must be at most 255');
+  return {
+    kind,
+    permits: permits ?? 1,
+    isFair,
+    isFenced,
+    waitMs: values['nonblock'] === true ? 0 : waitS === undefined ? Infinity : waitS * 1_000,
+    leaseMs,
+    graceMs: numberOf(values, 'grace', 0) ?? Math.min(GRACE_MS, (leaseMs ?? Infinity) / 3),
+    busyExitCode,
+  };
+}
+
+/** What a hold of any kind has. */
+interface Held {
+  readonly signal: AbortSignal;
+  readonly token?: bigint | undefined;
+  remaining(): number;
+  release(): Promise<void>;
+}
+
+async function runWhileHeld(
+  holdfast: Holdfast,
+  name: string,
+  options: RunOptions,
+  command: readonly string[],
+): Promise<number> {
+  const received = new Signals();
+  try {
+    const hold = await acquire(holdfast, name, options, received.abort);
+    let exitCode: number;
+    try {
+      exitCode = await runCommand(
+        command,
+        hold,
+        environmentOf(name, hold),
+        options.graceMs,
+        received,
+      );
+    } finally {
+      await release(hold);
+    }
+    const { reason } = hold.signal as { reason: unknown };
+    if (!hold.signal.aborted) return exitCode;
+    throw new CommandError(
+      reason instanceof Error ? reason.message : 'the lock was lost',
+      EXIT.lost,
+    );
+  } catch (error) {
+    if (error instanceof LockTimeoutError)
+      throw new CommandError(error.message, options.busyExitCode);
+    if (error instanceof LockAbortedError && received.first) return numberOfSignal(received.first);
+    throw error;
+  } finally {
+    received.stop();
+  }
+}
+
+function acquire(
+  holdfast: Holdfast,
+  name: string,
+  { kind, permits, isFair, isFenced, waitMs: wait, leaseMs: lease }: RunOptions,
+  signal: AbortSignal,
+): Promise<Held> {
+  const how: AcquireOptions = { wait, lease, signal, label: 'npx holdfast run' };
+  if (kind === 'semaphore') return holdfast.getSemaphore(name, { permits }).acquire(how);
+  if (kind === 'reader') return holdfast.getReadWriteLock(name).readLock().acquire(how);
+  if (kind === 'writer') return holdfast.getReadWriteLock(name).writeLock().acquire(how);
+  if (isFenced) return holdfast.getFencedLock(name, { fair: isFair }).acquire(how);
+  return (isFair ? holdfast.getFairLock(name) : holdfast.getLock(name)).acquire(how);
+}
+
+/** A loss is told by the hold's signal; without an answer, the lock ends with its lease. */
+async function release(hold: Held): Promise<void> {
+  try {
+    await hold.release();
+  } catch (error) {
+    if (!(error instanceof LockLostError)) warn((error as Error).message);
+  }
+}
+
+function environmentOf(name: string, { token }: Held): NodeJS.ProcessEnv {
+  return {
+    ...process.env,
+    HOLDFAST_LOCK: name,
+    ...(token === undefined ? {} : { HOLDFAST_TOKEN: String(token) }),
+  };
+}
+
+/** Resolves with the exit code when the command has ended. */
+function runCommand(
+  [file = '', ...args]: readonly string[],
+  hold: Held,
+  env: NodeJS.ProcessEnv,
+  graceMs: number,
+  received: Signals,
+): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(file, args, { stdio: 'inherit', env });
+    received.passTo(child);
+    const kill = (): void => {
+      child.kill('SIGKILL');
+    };
+    // By its end, the lock may be another's.
+    if (hold.signal.aborted) kill();
+    hold.signal.addEventListener('abort', kill, { once: true });
+    let isAsked = false;
+    const look = setInterval(() => {
+      const leftMs = hold.remaining(); // notices the end of the lease
+      if (isAsked || leftMs > graceMs || hold.signal.aborted) return;
+      isAsked = true;
+      warn(`the lease ends in ${inWords(leftMs)} and is not renewed: the command gets SIGTERM`);
+      child.kill('SIGTERM');
+    }, LOOK_EVERY_MS);
+    const over = (): void => {
+      clearInterval(look);
+      hold.signal.removeEventListener('abort', kill);
+    };
+    child.on('error', (error: NodeJS.ErrnoException) => {
+      if (child.pid !== undefined) return; // a signal could not be sent: it has just ended
+      over();
+      const isMissing = error.code === 'ENOENT';
+      const why = isMissing ? 'is not found' : `cannot be run (${error.code ?? error.message})`;
+      reject(new CommandError(`the command "${file}" ${why}`, isMissing ? 127 : 126));
+    });
+    child.on('exit', (code, signal) => {
+      over();
+      resolve(code ?? (signal ? numberOfSignal(signal) : EXIT.internal));
+    });
+  });
+}
+
+function numberOfSignal(signal: NodeJS.Signals): number {
+  return 128 + constants.signals[signal];
+}
+
+/** The signals that this process gets: while it waits for the lock they end the wait, then they are passed on to the command. */
+class Signals {
+  first: NodeJS.Signals | undefined;
+  readonly #aborter = new AbortController();
+  #child: ChildProcess | undefined;
+
+  constructor() {
+    for (const signal of FORWARDED) process.on(signal, this.#received);
+  }
+
+  get abort(): AbortSignal {
+    return this.#aborter.signal;
+  }
+
+  passTo(child: ChildProcess): void {
+    this.#child = child;
+    // It came after the lock was acquired, and before the command was there.
+    if (this.first) child.kill(this.first);
+  }
+
+  stop(): void {
+    for (const signal of FORWARDED) process.off(signal, this.#received);
+  }
+
+  readonly #received = (signal: NodeJS.Signals): void => {
+    this.first ??= signal;
+    this.#aborter.abort();
+    const hasItAlready = process.stdin.isTTY && OF_TERMINAL.includes(signal);
+    if (!hasItAlready) this.#child?.kill(signal);
+  };
+}

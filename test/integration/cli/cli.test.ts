@@ -1,0 +1,410 @@
+// npx holdfast, as an operator calls it: real processes against a real server.
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import type { Holdfast } from '../../../src/index.js';
+import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
+import { documentedPermissions } from '../../support/users.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const MAIN = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url));
+
+const redis = sharedConnection();
+let client: Holdfast;
+let name: string;
+const running = new Set<ChildProcess>();
+
+beforeEach(() => {
+  client = newClient({ lockWatchdogTimeout: 30_000, clientId: 'web' });
+  name = uniqueName('cli');
+});
+
+afterEach(async () => {
+  await client.close();
+  for (const child of running) child.kill('SIGKILL');
+});
+
+interface Ended {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+class Command {
+  out = '';
+  err = '';
+  readonly child: ChildProcess;
+  readonly #exit: Promise<unknown[]>;
+
+  constructor(args: readonly string[], env: Record<string, string> = {}) {
+    this.child = spawn(process.execPath, ['--import', 'tsx', MAIN, ...args], {
+      env: { ...process.env, HOLDFAST_REDIS_URL: inject('redisUrl'), ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    running.add(this.child);
+    this.child.stdout?.on('data', (text: Buffer) => (this.out += text.toString()));
+    this.child.stderr?.on('data', (text: Buffer) => (this.err += text.toString()));
+    this.#exit = once(this.child, 'close');
+  }
+
+  async said(text: string | RegExp): Promise<void> {
+    await expect.poll(() => this.out, { timeout: 20_000 }).toMatch(text);
+  }
+
+  async end(): Promise<Ended> {
+    const [code, signal] = (await this.#exit) as [number | null, NodeJS.Signals | null];
+    running.delete(this.child);
+    return { code, signal, out: this.out, err: this.err };
+  }
+}
+
+const start = (...args: string[]): Command => new Command(args);
+const holdfast = (...args: string[]): Promise<Ended> => start(...args).end();
+
+/** One line on stderr, and nothing on stdout. */
+function expectOneLine({ out, err }: Ended, ...parts: string[]): void {
+  expect(out).toBe('');
+  expect(err).toMatch(/^holdfast: .*\n$/);
+  for (const part of parts) expect(err).toContain(part);
+}
+
+describe('bad input is one line, and another exit code than 0', () => {
+  it.each([
+    [[], 'no verb', 64],
+    [['lock'], 'no verb "lock"', 64],
+    [['constructor'], 'no verb "constructor"', 64],
+    [['ls', '--max', '3'], "Unknown option '--max'", 64],
+    [['ls', '--limit', 'many'], '--limit is "many"', 64],
+    [['ls', '--kind', 'mutex'], "kinds has 'mutex'", 64],
+    [['ls', 'a', 'b'], 'what is "b"?', 64],
+    [['show'], 'a name is missing', 64],
+    [['show', ''], 'at least one character', 64],
+    [['run', 'a'], 'no command', 64],
+    [['run', 'a', '-n', '-w', '3', '--', 'true'], 'one of --nonblock and --wait', 64],
+    [['run', 'a', '-s', '--fenced', '--', 'true'], '--fenced is of plain locks', 64],
+    [['run', 'a', '-s', '-x', '--', 'true'], 'one of --shared, --exclusive', 64],
+    [['run', 'a', '--lease', '0', '--', 'true'], '--lease is "0"', 64],
+    [['ls', '--', 'true'], 'ls runs no command', 64],
+    [['acl'], '--prefix is missing', 64],
+    [['ls', '--url', 'http://h'], 'redis://', 64],
+  ])('%j', async (args, part, code) => {
+    const ended = await holdfast(...args);
+    expectOneLine(ended, part);
+    expect(ended.code).toBe(code);
+  });
+
+  it('there is no Redis', async () => {
+    const ended = await holdfast('ls', '--url', 'redis://user:s3cret@127.0.0.1:1');
+    expectOneLine(ended, 'ECONNREFUSED 127.0.0.1:1');
+    expect(ended.err).not.toContain('s3cret');
+    expect(ended.code).toBe(69);
+    expect((await holdfast('doctor', '--url', 'redis://127.0.0.1:1')).code).toBe(69);
+  });
+
+  it('the key is no lock', async () => {
+    await redis.set(name, 'mine');
+    const ended = await holdfast('show', name);
+    expectOneLine(ended, `"${name}"`, 'string');
+    expect(ended.code).toBe(65);
+    expect((await holdfast('force', name, '--yes')).code).toBe(65);
+    expect(await redis.get(name)).toBe('mine');
+    await redis.del(name);
+  });
+});
+
+describe('--help', () => {
+  it('lists the verbs and the exit codes', async () => {
+    const { out, code } = await holdfast('--help');
+    expect(code).toBe(0);
+    for (const verb of ['ls', 'show', 'watch', 'force', 'run', 'doctor', 'acl', 'bench', 'ui'])
+      expect(out).toMatch(new RegExp(`^ {2}${verb}\\b`, 'm'));
+    expect(out).toContain('exit codes: 0 done');
+  });
+
+  it('of run says what happens when it is killed itself', async () => {
+    expect((await holdfast('run', '--help')).out).toContain('leaves its command alone');
+  });
+});
+
+describe('ls, show and force', () => {
+  it('show a lock, who holds it since when, and who waits', async () => {
+    const hold = await client.getFencedLock(name, { fair: true }).acquire();
+    const waiting = nextEvent(client, 'waiting');
+    const call = client.getFairLock(name).acquire();
+    await waiting;
+    const list = await holdfast('ls', name);
+    expect(list.out).toMatch(new RegExp(`^${name} +lock +${hold.ownerId} .* 1 in line$`, 'm'));
+    const shown = await holdfast('show', name);
+    expect(shown.out).toContain(`held by ${hold.ownerId}`);
+    expect(shown.out).toContain(`client ${client.clientId}`);
+    expect(shown.out).toMatch(
+      /call began \d+ (ms|s) ago, at 20.*Z by its client's clock, lease left/,
+    );
+    expect(shown.out).toMatch(/ {2}1\. {2}web-[0-9a-f]{12}:\d{16}, waits \d+ (ms|s) ago/);
+    expect(shown.out).toContain(`last fencing token ${String(hold.token)}`);
+    expect(shown.out).toContain(`npx holdfast force ${name}`);
+    const json = JSON.parse((await holdfast('ls', name, '--json')).out) as object;
+    expect(json).toMatchObject({ name, kind: 'lock', holders: [{ ownerId: hold.ownerId }] });
+    await hold.release();
+    await (await call).release();
+    expect(await holdfast('show', name)).toMatchObject({
+      code: 0,
+      out: `Nobody holds "${name}" or stands in its line.\n`,
+    });
+    expect((await holdfast('show', name, '--json')).out).toBe('null\n');
+  });
+
+  it('force asks; without a terminal it needs --yes', async () => {
+    const hold = await client.getLock(name).acquire();
+    const refused = await holdfast('force', name);
+    expect(refused).toMatchObject({ code: 64 });
+    expect(refused.err).toContain('give --yes');
+    expect(hold.signal.aborted).toBe(false);
+    expect(await client.getLock(name).isLocked()).toBe(true);
+    const lost = nextEvent(client, 'lost');
+    const forced = await holdfast('force', name, '--yes');
+    expect(forced.code).toBe(0);
+    expect(forced.out).toContain(`held by ${hold.ownerId}`);
+    expect(forced.out).toContain(`"${name}" is free.`);
+    expect(await client.getLock(name).isLocked()).toBe(false);
+    await expect(hold.extend(1_000)).rejects.toMatchObject({ lossReason: 'forced' });
+    await lost;
+    const again = await holdfast('force', name, '--yes');
+    expectOneLine(again, `Nobody holds "${name}"`);
+    expect(again.code).toBe(1);
+  });
+
+  it('force takes no pattern, frees readers and writers, and refuses a semaphore', async () => {
+    const hold = await client.getReadWriteLock(name).readLock().acquire();
+    expectOneLine(await holdfast('force', `${name.slice(0, -1)}*`, '--yes'), 'never a pattern');
+    expect((await holdfast('force', name, '--yes')).code).toBe(0);
+    await expect(hold.release()).rejects.toMatchObject({ lossReason: 'forced' });
+    const seats = `${name}:seats`;
+    const permit = await client.getSemaphore(seats, { permits: 2 }).acquire();
+    expectOneLine(await holdfast('force', seats, '--yes'), 'is a semaphore');
+    await permit.release();
+  });
+});
+
+describe('watch', () => {
+  it('prints changes of holders as lines, and ends by SIGTERM', async () => {
+    const watching = start('watch', name, '--interval', '100');
+    await expect
+      .poll(
+        async () => {
+          await client
+            .getLock(name)
+            .withLock(() => new Promise((resolve) => setTimeout(resolve, 250)));
+          return watching.out;
+        },
+        { timeout: 20_000 },
+      )
+      .toMatch(/held by web-.*\n.*released by web-/);
+    watching.child.kill('SIGTERM');
+    expect(await watching.end()).toMatchObject({ code: 0, err: '' });
+  });
+});
+
+describe('run', () => {
+  const script = (text: string): string[] => ['--', process.execPath, '-e', text];
+
+  it('holds the lock while the command runs, and exits as it does', async () => {
+    const running = start(
+      'run',
+      name,
+      ...script(
+        "console.log('in ' + process.env.HOLDFAST_LOCK); setTimeout(() => process.exit(7), 500)",
+      ),
+    );
+    await running.said(`in ${name}`);
+    const [holder] = (await client.inspect(name))!.holders;
+    expect(holder).toMatchObject({ holdCount: 1 });
+    expect(await running.end()).toMatchObject({ code: 7, err: '' });
+    expect(await client.getLock(name).isLocked()).toBe(false);
+  });
+
+  it.each([
+    [['-x'], 'read-write', { mode: 'write' }],
+    [['-s'], 'read-write', { mode: 'read' }],
+    [['--permits', '3'], 'semaphore', { permits: 1 }],
+    [['--fair', '--fenced'], 'lock', { holdCount: 1 }],
+  ])('%j takes a %s', async (options, kind, holder) => {
+    const running = start(
+      'run',
+      name,
+      ...options,
+      ...script(
+        "console.log('token', process.env.HOLDFAST_TOKEN); process.stdin.resume(); setTimeout(() => undefined, 400)",
+      ),
+    );
+    await running.said('token');
+    expect(await client.inspect(name)).toMatchObject({ kind, holders: [holder] });
+    if (options.includes('--fenced')) expect(running.out).toMatch(/token \d{10,}/);
+    expect(await running.end()).toMatchObject({ code: 0 });
+    await redis.del(`redisson_lock_token:{${name}}`);
+  });
+
+  it('exits 75 if the lock is held, or as it is told, and runs nothing', async () => {
+    const hold = await client.getLock(name).acquire();
+    const busy = await holdfast('run', name, '-n', ...script("console.log('ran')"));
+    expectOneLine(busy, `lock "${name}"`, hold.ownerId);
+    expect(busy.code).toBe(75);
+    const other = await holdfast(
+      'run',
+      name,
+      '-w',
+      '0.3',
+      '-E',
+      '3',
+      ...script("console.log('ran')"),
+    );
+    expectOneLine(other, `lock "${name}"`);
+    expect(other.code).toBe(3);
+    await hold.release();
+  });
+
+  it.each([
+    [['no-such-command-here'], 127],
+    [['/'], 126],
+  ])('%j cannot be run: the lock is free again', async (command, code) => {
+    const ended = await holdfast('run', name, '--', ...command);
+    expectOneLine(ended, command[0]!);
+    expect(ended.code).toBe(code);
+    expect(await client.getLock(name).isLocked()).toBe(false);
+  });
+
+  it('passes signals on, and exits 128 + n for a command that one has ended', async () => {
+    const handles = start(
+      'run',
+      name,
+      ...script(
+        "process.on('SIGTERM', () => process.exit(9)); console.log('ready'); setInterval(() => undefined, 1000)",
+      ),
+    );
+    await handles.said('ready');
+    handles.child.kill('SIGTERM');
+    expect((await handles.end()).code).toBe(9);
+    const dies = start(
+      'run',
+      name,
+      ...script("console.log('ready'); setInterval(() => undefined, 1000)"),
+    );
+    await dies.said('ready');
+    dies.child.kill('SIGHUP');
+    expect((await dies.end()).code).toBe(129);
+    expect(await client.getLock(name).isLocked()).toBe(false);
+  });
+
+  it('ends by a signal while it waits, and runs nothing', async () => {
+    const hold = await client.getFairLock(name).acquire();
+    const waits = start('run', name, '--fair', ...script("console.log('ran')"));
+    await expect
+      .poll(async () => (await client.getFairLock(name).getWaiters()).length, { timeout: 20_000 })
+      .toBe(1);
+    waits.child.kill('SIGTERM');
+    expect(await waits.end()).toMatchObject({ code: 143, out: '' });
+    expect(await client.getFairLock(name).getWaiters()).toEqual([]);
+    await hold.release();
+  });
+
+  it('kills the command at once when the lock is forced out, and exits 76', async () => {
+    const stubborn =
+      "process.on('SIGTERM', () => console.log('asked')); console.log('pid', process.pid); setInterval(() => undefined, 1000)";
+    const running = start('run', name, ...script(stubborn));
+    await running.said(/pid \d+/);
+    // Its next renewal, every ten seconds, tells it: a lease of its own would not be renewed.
+    await client.getLock(name).forceUnlock();
+    const ended = await running.end();
+    expect(ended.code).toBe(76);
+    expect(ended.err).toContain('forceUnlock');
+    expect(ended.out).not.toContain('asked');
+    const pid = Number(/pid (\d+)/.exec(ended.out)![1]);
+    expect(() => process.kill(pid, 0)).toThrow('ESRCH');
+  });
+
+  it('asks the command to end before the end of a lease that is not renewed, then kills it', async () => {
+    const stubborn =
+      "process.on('SIGTERM', () => console.log('asked')); console.log('ready'); setInterval(() => undefined, 1000)";
+    const ended = await holdfast(
+      'run',
+      name,
+      '--lease',
+      '1500',
+      '--grace',
+      '700',
+      ...script(stubborn),
+    );
+    expect(ended.code).toBe(76);
+    expect(ended.out).toBe('ready\nasked\n');
+    expect(ended.err).toContain('the command gets SIGTERM');
+    await client.getLock(name).withLock(() => undefined);
+  });
+});
+
+describe('doctor, acl and bench', () => {
+  const checks = (out: string): Record<string, { state: string; found: string }> =>
+    Object.fromEntries(
+      out
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as { check: string; state: string; found: string })
+        .map(({ check, ...more }) => [check, more]),
+    );
+
+  it('doctor finds nothing wrong with the test server', async () => {
+    const { out, code } = await holdfast('doctor', '--json');
+    const found = checks(out);
+    expect(code).toBe(0);
+    for (const check of ['version', 'permissions', 'wake-up', 'replication'])
+      expect(found[check], check).toMatchObject({ state: 'ok' });
+  });
+
+  it('doctor names what a user may not do', async () => {
+    const user = uniqueName('user').replaceAll(':', '-');
+    const rules = documentedPermissions('server', 'app:').filter(
+      (rule) => rule !== '+hlen' && rule !== '+publish',
+    );
+    await redis.call(
+      'ACL',
+      'SETUSER',
+      user,
+      ...rules.filter((rule) => !rule.startsWith('>')),
+      '>secret',
+    );
+    const { host, port } = redis.options;
+    const url = `redis://${user}:secret@${host ?? ''}:${String(port)}`;
+    const { out, code } = await holdfast('doctor', '--json', '--url', url, '--key-prefix', 'app:');
+    await redis.call('ACL', 'DELUSER', user);
+    const found = checks(out);
+    expect(code).toBe(1);
+    expect(found['permissions']!.state).toBe('fail');
+    expect(found['permissions']!.found).toContain('publish, hlen');
+    expect(out).not.toContain('secret');
+  });
+
+  it('acl prints the lines of the docs', async () => {
+    for (const kind of ['server', 'cluster'] as const) {
+      const options = kind === 'cluster' ? ['--cluster'] : [];
+      const { out } = await holdfast('acl', '--prefix', 'app:', ...options);
+      const [, , , ...rules] = out.trim().split(' ');
+      expect(rules.sort()).toEqual(documentedPermissions(kind, 'app:').sort());
+    }
+    const { out } = await holdfast('acl', '--prefix', 'a*', '--look', '--replicas', '--user', 'me');
+    expect(out).toContain('ACL SETUSER me on');
+    expect(out).toContain('~a\\** ');
+    expect(out).toContain('+wait +scan');
+  });
+
+  it('bench counts pairs', async () => {
+    const { out, code } = await holdfast('bench', '--seconds', '0.3', '--json');
+    expect(code).toBe(0);
+    const rows = out
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { inFlight: number; perSecond: number });
+    expect(rows.map(({ inFlight }) => inFlight)).toEqual([1, 256]);
+    for (const { perSecond } of rows) expect(perSecond).toBeGreaterThan(0);
+  });
+});
