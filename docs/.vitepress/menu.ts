@@ -121,9 +121,9 @@ function apiPages(): DefaultTheme.SidebarItem[] {
   const sidebar = `${ROOT}docs/reference/api/typedoc-sidebar.json`;
   if (!existsSync(sidebar)) return [];
   const modules = JSON.parse(readFileSync(sidebar, 'utf8')) as DefaultTheme.SidebarItem[];
-  return modules.map((item) =>
-    item.text === 'index'
-      ? { ...item, text: 'holdfast' }
-      : { ...item.items?.[0], text: `holdfast/${item.text?.split('/')[0] ?? ''}` },
-  );
+  return modules.map((item) => {
+    if (item.text === 'index') return { ...item, text: 'holdfast' };
+    const exported = item.text === 'telemetry' ? 'opentelemetry' : item.text;
+    return { ...item.items?.[0], text: `holdfast/${exported ?? ''}` };
+  });
 }

@@ -73,7 +73,7 @@ const SPANS = ['waits', 'holds', 'all', 'none'] as const;
  * Reports the locks of a client, or of all clients of the process, as metrics and spans. It needs `@opentelemetry/api` 1.9 or newer.
  *
  * @param client - whose locks; left out: those of all clients in this process
- * @throws {@link OptionError} an option is unknown, or not usable
+ * @throws OptionError an option is unknown, or not usable
  * @example
  * ```ts
  * import { instrument } from 'holdfast/opentelemetry';

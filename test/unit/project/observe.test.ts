@@ -109,6 +109,44 @@ describe('the dashboard', () => {
   });
 });
 
+describe('docs/how-to/metrics.md', () => {
+  const page = readFileSync('docs/how-to/metrics.md', 'utf8');
+  const rows = [...page.matchAll(/^\| `(holdfast\.[\w.]+|error\.type)` +\| (.*) \|$/gm)].map(
+    ([, name = '', cells = '']) => ({ name, last: cells.split(' | ').at(-1)! }),
+  );
+  const inPrometheus = (name: string): string => name.replaceAll('.', '_');
+
+  it('lists every metric, with its attributes', () => {
+    for (const [name, labels] of metrics) {
+      if (!name.startsWith('holdfast_')) continue;
+      const row = rows.find((each) => instrumentOf(name) === inPrometheus(each.name));
+      const told = [...(row?.last ?? '').matchAll(/`([^`]+)`/g)].map(([, label = '']) => label);
+      const found = [...labels.keys()].filter(
+        (label) => !/^(otel_|le$|holdfast_lock_label$)/.test(label),
+      );
+      expect([name, told.map(inPrometheus).sort()]).toEqual([name, found.sort()]);
+    }
+  });
+
+  it('lists every value of an attribute', () => {
+    for (const labels of metrics.values())
+      for (const [label, values] of labels) {
+        const row = rows.findLast(({ name }) => inPrometheus(name) === label);
+        if (!row || ['error_type', 'holdfast_lock_kind', 'holdfast_lock_label'].includes(label))
+          continue;
+        const told = [...row.last.matchAll(/`([^`]+)`/g)].map(([, value]) => value);
+        expect(told).toEqual(expect.arrayContaining([...values]));
+      }
+  });
+
+  it('asks for what there is', () => {
+    const [, text = ''] = /^```text\n(.*?)^```$/ms.exec(page) ?? [];
+    const queries = text.trim().split('\n');
+    expect(queries.length).toBeGreaterThanOrEqual(4);
+    expect(queries.flatMap((query) => unknownIn(query, metrics))).toEqual([]);
+  });
+});
+
 describe('the check of queries', () => {
   it.each([
     ['sum(holdfast_hold_cuont)', 'no metric holdfast_hold_cuont'],
@@ -248,5 +286,5 @@ function unknownIn(query: string, known: Metrics): string[] {
 
 /** A histogram has three series. */
 function instrumentOf(metric: string): string {
-  return metric.replace(/_duration_(bucket|count|sum)$/, '_duration');
+  return metric.replace(/_duration_(bucket|count|sum)$/, '_duration').replace(/_total$/, '');
 }
