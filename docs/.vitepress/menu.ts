@@ -46,6 +46,7 @@ const howTo: DefaultTheme.SidebarItem[] = [
     page('Bundlers', 'how-to/bundlers'),
     page('Test your code', 'how-to/testing'),
     page('Find out who holds a lock', 'how-to/debug'),
+    page('Metrics and traces', 'how-to/metrics'),
   ]),
   part('Move from another library', [
     page('From redlock', 'how-to/from-redlock'),
@@ -120,9 +121,9 @@ function apiPages(): DefaultTheme.SidebarItem[] {
   const sidebar = `${ROOT}docs/reference/api/typedoc-sidebar.json`;
   if (!existsSync(sidebar)) return [];
   const modules = JSON.parse(readFileSync(sidebar, 'utf8')) as DefaultTheme.SidebarItem[];
-  return modules.map((item) =>
-    item.text === 'index'
-      ? { ...item, text: 'holdfast' }
-      : { ...item.items?.[0], text: 'holdfast/testing' },
-  );
+  return modules.map((item) => {
+    if (item.text === 'index') return { ...item, text: 'holdfast' };
+    const exported = item.text === 'telemetry' ? 'opentelemetry' : item.text;
+    return { ...item.items?.[0], text: `holdfast/${exported ?? ''}` };
+  });
 }

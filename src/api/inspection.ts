@@ -61,8 +61,13 @@ export interface Inspection {
   waitingClients: number;
   /** The last fencing token that was given out, if the lock was ever fenced: decimal digits. */
   token?: string;
-  /** Of a semaphore: how many permits there are, and how many of them are free. */
-  permits?: { capacity: number; available: number };
+  /** Of a semaphore: its permits. */
+  permits?: {
+    /** How many there are. */
+    capacity: number;
+    /** How many of them are free. */
+    available: number;
+  };
   /** Whether there are more holders or waiters than the 1,000 that are listed. */
   isCut: boolean;
 }

@@ -19,6 +19,7 @@ import {
 import {
   type AcquireMessage,
   CHANNELS,
+  type ConnectionMessage,
   type HandedOverMessage,
   type HoldMessage,
   type LockMessage,
@@ -72,7 +73,7 @@ const SPANS = ['waits', 'holds', 'all', 'none'] as const;
  * Reports the locks of a client, or of all clients of the process, as metrics and spans. It needs `@opentelemetry/api` 1.9 or newer.
  *
  * @param client - whose locks; left out: those of all clients in this process
- * @throws {@link OptionError} an option is unknown, or not usable
+ * @throws OptionError an option is unknown, or not usable
  * @example
  * ```ts
  * import { instrument } from 'holdfast/opentelemetry';
@@ -115,6 +116,12 @@ interface Held {
   readonly span: Span | undefined;
 }
 
+/** An error, and what `error.type` calls it. */
+interface Failure {
+  readonly type: string;
+  readonly error: Error;
+}
+
 class Subscriber implements Instrumentation {
   readonly #clientId: string | undefined;
   readonly #lockLabel: InstrumentOptions['lockLabel'];
@@ -146,6 +153,7 @@ class Subscriber implements Instrumentation {
     this.#listen(CHANNELS.lost, this.#lost);
     this.#listen(CHANNELS.renewed, this.#renewed);
     this.#listen(CHANNELS.handedOver, this.#handedOver);
+    this.#listen(CHANNELS.connection, this.#connectionChanged);
   }
 
   stop(): void {
@@ -166,7 +174,13 @@ class Subscriber implements Instrumentation {
   #listen(name: string, listener: (message: never) => void): void {
     const ofClient = (message: unknown): void => {
       const { clientId } = message as LockMessage;
-      if (this.#clientId === undefined || clientId === this.#clientId) listener(message as never);
+      if (this.#clientId !== undefined && clientId !== this.#clientId) return;
+      // What a subscriber throws becomes an uncaught exception: an SDK that fails must not end the process.
+      try {
+        listener(message as never);
+      } catch (error) {
+        diag.error(`holdfast: a message of ${name} was not measured`, error);
+      }
     };
     this.#subscriptions.push([name, ofClient]);
     subscribe(name, ofClient);
@@ -183,7 +197,7 @@ class Subscriber implements Instrumentation {
 
   readonly #callWaits = (message: AcquireMessage): void => {
     const call = this.#calls.get(message);
-    if (!call) return;
+    if (!call || call.isWaiting) return;
     call.isWaiting = true;
     this.#instruments.waiterCount.add(1, call.attributes);
   };
@@ -195,19 +209,19 @@ class Subscriber implements Instrumentation {
     const { outcome = 'error', via, tookMs = 0 } = message;
     const attributes: Attributes = { ...call.attributes, 'holdfast.outcome': word(outcome) };
     if (via) attributes['holdfast.via'] = word(via);
-    const error = failureOf(message);
-    if (error) attributes['error.type'] = error.type;
+    const failure = failureOf(message);
+    if (failure) attributes['error.type'] = failure.type;
     this.#instruments.acquireDuration.record(tookMs / 1_000, attributes);
     const isTraced = this.#spans === 'all' || (call.isWaiting && this.#spans !== 'none');
     this.#noLongerWaits(call);
-    if (isTraced) this.#waitSpan(message, call, attributes, error?.error);
+    if (isTraced) this.#waitSpan(message, call, attributes, failure);
   };
 
   #waitSpan(
     { lockName, label, holder, attempts }: AcquireMessage,
     { startedAt: startTime, context: around }: Call,
     about: Attributes,
-    error: Error | undefined,
+    failure: Failure | undefined,
   ): void {
     const attributes: Attributes = { ...about, 'holdfast.lock.name': lockName };
     if (label !== undefined) attributes['holdfast.label'] = label;
@@ -215,7 +229,7 @@ class Subscriber implements Instrumentation {
     if (attempts !== undefined) attributes['holdfast.attempts'] = attempts;
     const options = { kind: SpanKind.INTERNAL, startTime, attributes };
     const span = this.#tracer.startSpan(spanName('wait', about), options, around);
-    if (error) fail(span, error);
+    if (failure) fail(span, failure);
     span.end();
   }
 
@@ -248,8 +262,13 @@ class Subscriber implements Instrumentation {
       { kind: SpanKind.INTERNAL, attributes },
       around,
     );
-    // Not the context of the start: the function runs in that of its caller, which may have gone on.
-    message.runInside = (fn) => context.with(trace.setSpan(context.active(), span), fn);
+    const { runInside } = message; // of another subscriber
+    message.runInside = (fn) => {
+      // Not the context of the start: the function runs in that of its caller, which may have gone on.
+      const inSpan = (): ReturnType<typeof fn> =>
+        context.with(trace.setSpan(context.active(), span), fn);
+      return runInside ? runInside(inSpan) : inSpan();
+    };
     return span;
   }
 
@@ -257,12 +276,13 @@ class Subscriber implements Instrumentation {
     const held = this.#holds.get(message);
     if (!held) return;
     this.#holds.delete(message);
-    const { end = 'released', heldForMs = 0, error } = message;
+    const { end = 'released', heldForMs = 0, lossReason, error } = message;
     this.#instruments.holdCount.add(-1, held.attributes);
     const attributes = { ...held.attributes, 'holdfast.end': end };
     this.#instruments.holdDuration.record(heldForMs / 1_000, attributes);
     held.span?.setAttribute('holdfast.end', end);
-    if (held.span && error) fail(held.span, error);
+    if (lossReason) held.span?.setAttribute('holdfast.loss.reason', lossReason);
+    if (held.span && error) fail(held.span, { type: error.code, error });
     held.span?.end();
   };
 
@@ -281,6 +301,11 @@ class Subscriber implements Instrumentation {
     this.#instruments.handOverDuration.record(message.tookMs / 1_000, attributes);
   };
 
+  readonly #connectionChanged = ({ state, connection }: ConnectionMessage): void => {
+    if (state !== 'failed') return;
+    this.#instruments.connectionFailures.add(1, { 'holdfast.connection': connection });
+  };
+
   /** The attributes of all metrics about locks: the name is none of them, since each name would be a time series of its own. */
   #about({ kind, lockName }: LockMessage): Attributes {
     const attributes: Attributes = { 'holdfast.lock.kind': kind };
@@ -291,7 +316,9 @@ class Subscriber implements Instrumentation {
 
   #labelOf(lockName: string): string | undefined {
     try {
-      return this.#lockLabel?.(lockName);
+      const label: unknown = this.#lockLabel?.(lockName);
+      if (label === undefined || typeof label === 'string') return label;
+      throw new OptionError(`lockLabel returned ${shown(label)}: it must be a text or undefined`);
     } catch (error) {
       // The user's function must not harm the lock.
       if (!this.#isLabelFailed) diag.error('holdfast: lockLabel failed', error);
@@ -327,6 +354,10 @@ function instrumentsOf(meter: Meter) {
       unit: '{lease}',
       description: 'Leases that the watchdog renewed, or could not',
     }),
+    connectionFailures: meter.createCounter('holdfast.connection.failures', {
+      unit: '{failure}',
+      description: 'Connections to Redis that failed',
+    }),
     holdCount: meter.createUpDownCounter('holdfast.hold.count', {
       unit: '{hold}',
       description: 'Holds of this process now',
@@ -349,17 +380,14 @@ function spanName(what: string, attributes: Attributes): string {
 }
 
 /** The error of a call that failed; undefined: it got the lock, or another owner had it all the time. */
-function failureOf({
-  outcome,
-  error,
-  code,
-}: AcquireMessage): { type: string; error: Error } | undefined {
+function failureOf({ outcome, error, code }: AcquireMessage): Failure | undefined {
   if (outcome === 'acquired' || outcome === 'timeout' || outcome === 'not-free') return undefined;
   const given = error instanceof Error ? error : new Error(String(error));
   return { type: code ?? given.name, error: given };
 }
 
-function fail(span: Span, error: Error): void {
+function fail(span: Span, { type, error }: Failure): void {
+  span.setAttribute('error.type', type);
   span.recordException(error);
   span.setStatus({ code: SpanStatusCode.ERROR, message: error.message });
 }

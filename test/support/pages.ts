@@ -188,6 +188,7 @@ export function typeErrors(blocks: readonly Block[]): string[] {
   options.paths = {
     holdfast: [`${root}src/index.ts`],
     'holdfast/testing': [`${root}src/testing/memory-redis.ts`],
+    'holdfast/opentelemetry': [`${root}src/telemetry/opentelemetry.ts`],
   };
   const disk = ts.createCompilerHost(options);
   const textOf = (path: string): string | undefined => {

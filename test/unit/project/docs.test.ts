@@ -28,6 +28,8 @@ const RUN: readonly (readonly [line: RegExp, file: string, words: string])[] = [
 /** What no test runs, and why not. */
 const NOT_RUN: readonly (readonly [line: RegExp, reason: string])[] = [
   [/^npm install holdfast/, 'not published yet; package.test.ts installs what would be'],
+  [/^npm install @opentelemetry\/api$/, 'the tests have it'],
+  [/^docker compose --profile observe up$/, 'fetches images; observe.test.ts checks what they get'],
   [/^npm install && npm pack$/, 'package.test.ts packs, and installs the package in a project'],
   [/^npm install \.\.\/holdfast\//, 'package.test.ts packs, and installs the package in a project'],
   [/^redis-cli /, 'asks a server that the reader has, about locks that are held there'],

@@ -1,5 +1,6 @@
 // Metrics and spans, by the real SDK, of real locks over the server in memory.
-import { context, diag, SpanStatusCode, trace } from '@opentelemetry/api';
+import { channel } from 'node:diagnostics_channel';
+import { context, diag, SpanStatusCode, trace, type Tracer } from '@opentelemetry/api';
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
 import { PrometheusExporter } from '@opentelemetry/exporter-prometheus';
 import { MeterProvider } from '@opentelemetry/sdk-metrics';
@@ -10,7 +11,7 @@ import {
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Holdfast } from '../../../src/index.js';
+import { CHANNELS, Holdfast, type HoldMessage } from '../../../src/index.js';
 import {
   instrument,
   type Instrumentation,
@@ -78,6 +79,15 @@ async function values(name: string): Promise<[labels: string, value: number][]> 
     const own = labels.split(',').filter((label) => !label.startsWith('otel_scope'));
     return [[own.join(','), Number(value)]];
   });
+}
+
+/** A call that begins and ends, as the core publishes it. */
+function publishCall(end: object): void {
+  const message = { clientId: client.clientId, lockName: 'a', kind: 'Lock' };
+  channel(`tracing:${CHANNELS.acquire}:start`).publish(message);
+  Object.assign(message, end);
+  for (const stage of ['error', 'asyncStart', 'asyncEnd'])
+    channel(`tracing:${CHANNELS.acquire}:${stage}`).publish(message);
 }
 
 /** Another client has the lock; `client` waits for it and gets it. */
@@ -158,7 +168,7 @@ describe('metrics', () => {
     await waiting;
     await hold.release();
     const next = await call;
-    await redis.advance(10_000);
+    await redis.advance(11_000);
     await client.getLock('a').forceUnlock();
     await expect(next.release()).rejects.toMatchObject({ code: 'LOCK_LOST' });
     const lock = 'holdfast_lock_kind="Lock"';
@@ -187,17 +197,45 @@ describe('metrics', () => {
     expect(text).not.toContain('secret-7');
   });
 
-  it('go on without labels, said once, if the function throws', async () => {
-    const said = vi.spyOn(diag, 'error').mockImplementation(() => undefined);
-    start({
-      lockLabel: () => {
+  it.each([
+    [
+      'throws',
+      () => {
         throw new Error('no label');
       },
-    });
+    ],
+    ['returns no text', (() => 42) as never],
+  ])('go on without labels, said once, if the function %s', async (_, lockLabel) => {
+    const said = vi.spyOn(diag, 'error').mockImplementation(() => undefined);
+    start({ lockLabel });
     await client.getLock('a').withLock(() => undefined);
     expect(said).toHaveBeenCalledTimes(1);
-    expect(await values('holdfast_acquire_duration_count')).toHaveLength(1);
-    said.mockRestore();
+    const counts = await values('holdfast_acquire_duration_count');
+    expect(counts).toEqual([[expect.not.stringContaining('label'), 1]]);
+  });
+
+  it('count connections that failed', async () => {
+    start({}, client);
+    await client.getLock('a').isLocked();
+    const failed = nextEvent(client, 'error');
+    redis.down();
+    await failed;
+    redis.up();
+    expect(await values('holdfast_connection_failures_total')).toEqual([
+      ['holdfast_connection="commands"', 1],
+    ]);
+  });
+
+  it('count a call that failed with an error of the caller by its class', async () => {
+    start();
+    class OutOfPatience extends Error {
+      override name = 'OutOfPatience';
+    }
+    publishCall({ outcome: 'error', error: new OutOfPatience() });
+    publishCall({ outcome: 'error', error: 'a text' });
+    const counts = await values('holdfast_acquire_duration_count');
+    const labels = counts.map(([each]) => /error_type="(.*)"/.exec(each)?.[1]);
+    expect(labels).toEqual(['OutOfPatience', 'Error']);
   });
 
   it('are those of one client, if it is given', async () => {
@@ -287,7 +325,65 @@ describe('spans', () => {
     expect(first!.spanContext().spanId).toBe(inside);
     expect(first!.attributes).toMatchObject({ 'holdfast.end': 'released' });
     expect(second!.status.code).toBe(SpanStatusCode.ERROR);
-    expect(second!.attributes).toMatchObject({ 'holdfast.end': 'lost' });
+    expect(second!.attributes).toMatchObject({
+      'holdfast.end': 'lost',
+      'holdfast.loss.reason': 'forced',
+      'error.type': 'LOCK_LOST',
+    });
+  });
+
+  it('of holds have their caller as parent, however the lock was got', async () => {
+    start({ spans: 'holds' });
+    const tracer = tracerProvider.getTracer('test');
+    const callers: string[] = [];
+    const call = (lock: { withLock(fn: () => Promise<void>): Promise<void> }): Promise<void> =>
+      tracer.startActiveSpan(`caller ${callers.length}`, async (span) => {
+        callers.push(span.spanContext().spanId);
+        await lock.withLock(() => new Promise((resolve) => setTimeout(resolve, 5)));
+        span.end();
+      });
+    const [plain, fair] = [client.getLock('a'), client.getFairLock('b')];
+    const calls = [plain, plain, other.getLock('a'), fair, other.getFairLock('b')].map(call);
+    await Promise.all(calls);
+    const holds = finished().filter(({ name }) => name === 'holdfast hold');
+    expect(holds.map(({ parentSpanContext }) => parentSpanContext?.spanId).sort()).toEqual(
+      callers.sort(),
+    );
+    const ways = holds.map(({ attributes }) => attributes['holdfast.via']);
+    expect(new Set(ways)).toEqual(new Set(['first_try', 'local', 'message', 'hand_over']));
+  });
+
+  it('of holds leave what another subscriber has set around the function', () => {
+    start({ spans: 'holds' });
+    const around: (string | undefined)[] = [];
+    const message = {
+      clientId: client.clientId,
+      lockName: 'a',
+      kind: 'Lock',
+      via: 'first-try',
+      runInside: (fn) => {
+        around.push('theirs');
+        return fn();
+      },
+    } as HoldMessage;
+    channel(`tracing:${CHANNELS.hold}:start`).publish(message);
+    const result = message.runInside?.(() => {
+      around.push(trace.getActiveSpan() && 'ours');
+      return 42;
+    });
+    expect([result, around]).toEqual([42, ['theirs', 'ours']]);
+  });
+
+  it('disturb no lock if the SDK fails', async () => {
+    const said = vi.spyOn(diag, 'error').mockImplementation(() => undefined);
+    const failing = {
+      startSpan: () => {
+        throw new Error('no span');
+      },
+    } as unknown as Tracer;
+    start({ spans: 'all', tracerProvider: { getTracer: () => failing } });
+    expect(await client.getLock('a').withLock(() => 42)).toBe(42);
+    expect(said).toHaveBeenCalledWith(expect.stringContaining(CHANNELS.hold), expect.any(Error));
   });
 
   it.each([
