@@ -53,6 +53,15 @@ export interface HoldfastOptions {
    * {@link UnavailableError}. Run one replica more than you ask for. Default: 0; a whole number of 0 or more.
    */
   replicas?: number | undefined;
+  /**
+   * A hold that lasts longer than this, in milliseconds, is a `warning`, once for each lock and minute. Default: off; 1 to 2^31-1.
+   */
+  longHold?: number | undefined;
+  /**
+   * Whether a hold of `acquire()` that was garbage-collected without a release is a `warning`, with the stack of its call. That stack costs
+   * each call some time: for tests, and to look for a leak. Default: false.
+   */
+  traceHolds?: boolean | undefined;
 }
 
 /**
@@ -81,6 +90,8 @@ const KNOWN_OPTIONS = [
   'keyPrefix',
   'classicUnlockChannels',
   'replicas',
+  'longHold',
+  'traceHolds',
 ] as const;
 
 /** The given options or their defaults; without `redis`, which the client library reads. */
@@ -95,6 +106,8 @@ export interface ParsedHoldfastOptions {
   readonly silenceLimitMs: number;
   readonly hasClassicUnlockChannels: boolean;
   readonly replicas: number;
+  readonly longHoldMs: number | undefined;
+  readonly tracesHolds: boolean;
 }
 
 export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOptions {
@@ -110,7 +123,7 @@ export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOp
     'commandTimeout',
     1,
   );
-  const { clientId, keyPrefix = '', classicUnlockChannels, replicas } = given;
+  const { clientId, keyPrefix = '', classicUnlockChannels, replicas, longHold, traceHolds } = given;
   return {
     clientId: clientId === undefined ? clientId : parseText(clientId, 'clientId'),
     keyPrefix: keyPrefix === '' ? '' : parseText(keyPrefix, 'keyPrefix'),
@@ -121,6 +134,8 @@ export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOp
     silenceLimitMs: Math.min(commandTimeoutMs, renewalIntervalMs),
     hasClassicUnlockChannels: parseBoolean(classicUnlockChannels ?? false, 'classicUnlockChannels'),
     replicas: parseCount(replicas ?? 0, 'replicas'),
+    longHoldMs: longHold === undefined ? undefined : parseDuration(longHold, 'longHold', 1),
+    tracesHolds: parseBoolean(traceHolds ?? false, 'traceHolds'),
   };
 }
 

@@ -25,7 +25,7 @@ export function commandsFor(what: {
 }
 
 /** The keys and channels of locks with this prefix; without one, of all. */
-export function patternsFor(prefix: string): string[] {
+function patternsFor(prefix: string): string[] {
   const literal = prefix.replaceAll(/[*?[\]\\]/g, '\\$&');
   const keys = [
     `${literal}*`,

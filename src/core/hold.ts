@@ -27,7 +27,7 @@ export class SingleHold implements OwnHold {
   /** Whether it was lost while its owner keeps the lock: its own `unlock()`, still to come, must find it and not undo another hold. */
   isLostBeforeUnlock = false;
   #onEnd: (() => void) | undefined;
-  readonly #label: string | undefined;
+  readonly label: string | undefined;
   /** When it began, on the monotonic clock. */
   readonly #sinceMs: number;
   #holdId: string | undefined;
@@ -40,7 +40,7 @@ export class SingleHold implements OwnHold {
     { origin, isShared, isWatched, label }: HoldTerms,
   ) {
     this.#session = session;
-    this.#label = label;
+    this.label = label;
     this.#sinceMs = session.clock.nowMs();
     this.#holder = holder;
     this.isShared = isShared;
@@ -48,6 +48,7 @@ export class SingleHold implements OwnHold {
     this.#origin = origin;
     holder.add(this);
     holder.grant.add(this);
+    session.holdWatch?.began(this);
   }
 
   get lockName(): string {
@@ -65,6 +66,10 @@ export class SingleHold implements OwnHold {
 
   get members(): readonly [this] {
     return [this];
+  }
+
+  get watched(): this {
+    return this;
   }
 
   get token(): bigint | undefined {
@@ -116,11 +121,12 @@ export class SingleHold implements OwnHold {
   /** Tells the subscribers of `holdfast:hold` that it has begun. */
   tell(via: Via): void {
     if (!areHoldsHeard()) return;
-    const [session, { lock }, label] = [this.#session, this.#grant, this.#label];
+    const [session, { lock }, label] = [this.#session, this.#grant, this.label];
     this.#message = holdBegins(session, { lockName: lock.name, kind: lock.kind, label }, via, this);
   }
 
   #tellEnd(loss?: LockLostError): void {
+    this.#session.holdWatch?.ended(this);
     const message = this.#message;
     this.#message = undefined;
     if (message) holdEnds(message, this.#session.clock.nowMs() - this.#sinceMs, loss);
@@ -135,7 +141,7 @@ export class SingleHold implements OwnHold {
   get described(): HeldLock {
     const { lockName, ownerId, holdId, isWatched, token } = this;
     const { clock } = this.#session;
-    const label = this.#label;
+    const { label } = this;
     return {
       lockName,
       kind: this.#grant.lock.kind,

@@ -8,6 +8,7 @@ import type { LastAnswer, Seniority } from '../waiting/line.js';
 import type { Scope } from '../scopes/scope.js';
 import type { Hold } from '../api/lock.js';
 import type { HoldInScope } from '../scopes/anonymous.js';
+import type { WatchedHold } from './hold-watch.js';
 
 /** The outcome of a try to acquire a lock. */
 export type AcquireReply = Acquired | HandedOver | HeldReply;
@@ -356,6 +357,8 @@ export type HoldOrigin = 'lock' | 'acquire' | 'withLock';
 export interface OwnHold extends Hold {
   /** The holds that `unlock()` undoes: itself, or those of a MultiLock's members, in their order. */
   readonly members: readonly HoldInScope[];
+  /** The hold that ends with it, for the search for forgotten holds: itself, or the first member of a MultiLock. */
+  readonly watched: WatchedHold;
   /** Calls `fn`, inside what a subscriber of `holdfast:hold` has set for it. */
   runInside<T>(fn: () => T): T;
   /** Releases the lock. If Redis cannot be reached, emits `error` instead of rejecting: the guarded work is done. */

@@ -30,6 +30,7 @@ import {
   type WaitLimitOptions,
 } from '../runtime/wait-limit.js';
 import { Warnings } from './events.js';
+import { HoldWatch } from './hold-watch.js';
 import { lockLost, type LostLock, redisUnavailable } from './messages.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 
@@ -43,6 +44,10 @@ export interface SessionOptions {
   commandTimeoutMs: number;
   /** The wait of calls that do not set one, in milliseconds; left out: for ever. */
   defaultWaitMs?: number;
+  /** When a hold counts as long, in milliseconds; undefined: never. */
+  longHoldMs?: number | undefined;
+  /** Whether holds are found whose object is gone without a release. */
+  tracesHolds?: boolean;
   /** The client's schedule. Another session may share it. */
   schedule?: Schedule;
   /** Makes the client's owners. Another session may share it. */
@@ -69,6 +74,10 @@ export class Session {
   readonly defaultWaitMs: number;
   readonly events: Events;
   readonly warnings: Warnings;
+  readonly longHoldMs: number | undefined;
+  readonly tracesHolds: boolean;
+  /** undefined: forgotten holds are not looked for. */
+  readonly holdWatch: HoldWatch | undefined;
   readonly connection: Reachable;
   readonly cleanup: Cleanup;
   readonly anonymous: AnonymousHolds = new AnonymousHolds();
@@ -112,6 +121,9 @@ export class Session {
     this.cleanup = new Cleanup(() => connection.isReady, released, clock);
     this.events = events;
     this.warnings = new Warnings(events);
+    this.longHoldMs = options.longHoldMs;
+    this.tracesHolds = options.tracesHolds ?? false;
+    this.holdWatch = HoldWatch.of(this, this.schedule, this.warnings);
     const isClosed = (): boolean => this.#isClosed;
     this.untilClosed = {
       get leftMs() {

@@ -16,6 +16,7 @@ import {
   type Subject,
 } from '../api/options.js';
 import type { HoldOrigin, OwnHold } from '../core/protocol.js';
+import type { HoldWatch } from '../core/hold-watch.js';
 import { whileHeld } from '../core/hold.js';
 import { rejecting } from '../runtime/node.js';
 import { actingScope, currentScope, Scope } from '../scopes/scope.js';
@@ -51,14 +52,16 @@ export abstract class BaseLock implements Lock {
   acquire(options?: AcquireOptions): Promise<Hold> {
     return rejecting(() => {
       const request = this.#request('the options of acquire()', options, this.defaultWaitMs);
-      return this.acquireHold(request, 'acquire');
+      return this.handedOut(() => this.acquireHold(request, 'acquire'));
     });
   }
 
   tryAcquire(options?: AcquireOptions): Promise<Hold | undefined> {
     return rejecting(() => {
       const request = this.#request('the options of tryAcquire()', options, 0);
-      return unlessHeldElsewhere(() => this.acquireHold(request, 'acquire'));
+      const acquire = (): Promise<Hold> =>
+        this.handedOut(() => this.acquireHold(request, 'acquire'));
+      return unlessHeldElsewhere(acquire);
     });
   }
 
@@ -133,6 +136,17 @@ export abstract class BaseLock implements Lock {
     } finally {
       for (const [index, mark] of marks.entries()) mark?.settle(hold?.members[index]);
     }
+  }
+
+  /** Finds holds that were forgotten; undefined: none are looked for. */
+  protected abstract readonly holdWatch: HoldWatch | undefined;
+
+  /** Acquires for a caller that gets the hold itself. */
+  protected handedOut<Held extends OwnHold>(acquire: () => Promise<Held>): Promise<Held> {
+    const { holdWatch } = this;
+    if (!holdWatch) return acquire();
+    const stack = holdWatch.here;
+    return acquire().then((hold) => holdWatch.handOut(hold, hold.watched, stack));
   }
 
   /** Acquires for `lock()` or `lockAndGetToken()`, which `call` names in errors. `unlock()` undoes it. */

@@ -18,6 +18,7 @@ import {
   UnavailableError,
 } from '../api/errors.js';
 import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from '../core/messages.js';
+import type { HoldWatch, WatchedHold } from '../core/hold-watch.js';
 import type { SingleHold } from '../core/hold.js';
 import { acquireBegins, acquireEnds, acquireFails, areCallsHeard } from '../core/telemetry.js';
 import type { Clock } from '../runtime/clock.js';
@@ -43,6 +44,10 @@ export class MultiLock extends BaseLock {
 
   protected override get kind(): string {
     return 'MultiLock';
+  }
+
+  protected override get holdWatch(): HoldWatch | undefined {
+    return this.#session.holdWatch;
   }
 
   protected override get defaultWaitMs(): number {
@@ -474,6 +479,13 @@ export class MultiHold implements OwnHold {
       if (signal.aborted) lost();
       else signal.addEventListener('abort', lost, { once: true });
     }
+  }
+
+  /** Its first member: it ends with the whole. */
+  get watched(): WatchedHold {
+    const [first] = this.members;
+    if (!first) throw new Error('a MultiLock has members');
+    return first;
   }
 
   get signal(): AbortSignal {

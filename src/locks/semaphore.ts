@@ -64,14 +64,14 @@ export class SingleSemaphore implements Semaphore {
 
   async acquire(options?: PermitOptions): Promise<PermitHold> {
     const { defaultWaitMs } = this.#session;
-    const { permits, hold } = this.#acquire('the options of acquire()', options, defaultWaitMs);
-    return new HeldPermits(await hold, permits);
+    const asked = this.#acquire('the options of acquire()', options, defaultWaitMs);
+    return this.#handedOut(await asked.hold, asked);
   }
 
   async tryAcquire(options?: PermitOptions): Promise<PermitHold | undefined> {
-    const { permits, hold } = this.#acquire('the options of tryAcquire()', options, 0);
-    const held = await unlessHeldElsewhere(() => hold);
-    return held && new HeldPermits(held, permits);
+    const asked = this.#acquire('the options of tryAcquire()', options, 0);
+    const held = await unlessHeldElsewhere(() => asked.hold);
+    return held && this.#handedOut(held, asked);
   }
 
   async withPermits<T>(fn: WithPermits<T>): Promise<T>;
@@ -113,12 +113,14 @@ export class SingleSemaphore implements Semaphore {
     return inspected(kind, description, depth, options);
   }
 
+  /** What the caller gets. */
+  #handedOut(hold: SingleHold, { permits, stack }: Asked): PermitHold {
+    const held = new HeldPermits(hold, permits);
+    return this.#session.holdWatch?.handOut(held, hold, stack) ?? held;
+  }
+
   /** Acquires outside all scopes: each acquisition has an owner of its own, whatever the caller holds. */
-  #acquire(
-    what: string,
-    options: PermitOptions | undefined,
-    waitMs: number,
-  ): { readonly permits: number; readonly hold: Promise<SingleHold> } {
+  #acquire(what: string, options: PermitOptions | undefined, waitMs: number): Asked {
     const given =
       options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.#subject);
     const { permits: wanted = 1 } = given;
@@ -128,7 +130,7 @@ export class SingleSemaphore implements Semaphore {
     const selfWait = this.#selfWait(backend);
     const terms = [this.#session, backend, request, 'acquire'] as const;
     const hold = outsideScopes(() => acquire(...terms, undefined, undefined, selfWait));
-    return { permits, hold };
+    return { permits, hold, stack: this.#session.holdWatch?.here ?? '' };
   }
 
   /** Detects a call inside `withPermits()` that waits for itself: the permits held around it and those that it wants exceed the total. */
@@ -162,6 +164,14 @@ export class SingleSemaphore implements Semaphore {
     const { newOwnerId } = this.#session;
     return new SemaphoreBackend(this.#server, newOwnerId, this.name, this.#declared, weight);
   }
+}
+
+/** An acquisition under way. */
+interface Asked {
+  readonly permits: number;
+  readonly hold: Promise<SingleHold>;
+  /** Where it was called, if that is traced. */
+  readonly stack: string;
 }
 
 // The backend of a semaphore, for one number of wanted permits: a weighted lock whose capacity can be changed.

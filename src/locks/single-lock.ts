@@ -14,6 +14,7 @@ import {
   nearestHolder,
   type Scope,
 } from '../scopes/scope.js';
+import type { HoldWatch } from '../core/hold-watch.js';
 import type { SingleHold } from '../core/hold.js';
 import { hasFailed, type HoldInScope, type MarkedLock } from '../scopes/anonymous.js';
 import { OptionError } from '../api/errors.js';
@@ -39,6 +40,10 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
 
   protected override get kind(): string {
     return this.#backend.kind;
+  }
+
+  protected override get holdWatch(): HoldWatch | undefined {
+    return this.#session.holdWatch;
   }
 
   protected override get defaultWaitMs(): number {
