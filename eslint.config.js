@@ -18,6 +18,7 @@ export default defineConfig(
     'docs/.vitepress/dist/',
     'coverage/',
     '**/*.generated.ts',
+    'src/ui/page/uplot.js',
   ]),
   js.configs.recommended,
   {
@@ -84,6 +85,16 @@ export default defineConfig(
         process: 'readonly',
         URL: 'readonly',
       },
+    },
+  },
+  {
+    files: ['src/ui/page/page.js'],
+    languageOptions: {
+      globals: Object.fromEntries(
+        'document window location localStorage fetch setInterval getComputedStyle EventSource HTMLInputElement uPlot'
+          .split(' ')
+          .map((name) => [name, 'readonly']),
+      ),
     },
   },
 );

@@ -3,13 +3,13 @@
 import { CommandError, EXIT, print, type Verb } from './command.js';
 
 /** The commands that every client needs. */
-export const COMMANDS =
+const COMMANDS: readonly string[] =
   `ping info script|load evalsha eval subscribe unsubscribe publish pubsub|numsub
 exists get set del pttl pexpire pexpireat time hget hgetall hmget hset hdel hexists hkeys hlen
 zadd zrem zrange zrangebyscore zscore type`.split(/\s/);
 
 /** Those that a client of a cluster needs besides; it loads no scripts. */
-export const CLUSTER_COMMANDS =
+const CLUSTER_COMMANDS: readonly string[] =
   'cluster|slots asking ssubscribe sunsubscribe spublish pubsub|shardnumsub'.split(' ');
 
 export function commandsFor(what: {

@@ -3,6 +3,7 @@
 import { createInterface } from 'node:readline/promises';
 import type { InspectedKind, InspectedOwner, Inspection, ListOptions } from '../api/inspection.js';
 import type { Holdfast } from '../holdfast.js';
+import { forceUnlock } from '../ui/force.js';
 import { serve } from '../ui/serve.js';
 import {
   CommandError,
@@ -149,10 +150,6 @@ async function forceAfterAsking(holdfast: Holdfast, name: string, values: Values
     const hint = name.includes('*') ? ' (force takes one name, never a pattern)' : '';
     throw new CommandError(`${nobody(name)}${hint}`, EXIT.failed);
   }
-  if (lock.kind === 'semaphore')
-    throw new CommandError(
-      `"${name}" is a semaphore: its permits cannot be forced out; each is free when its lease ends, at the latest in ${longest(lock)}`,
-    );
   if (!values['json']) for (const line of portrait(lock, new Date())) print(line);
   if (!values['yes'] && !(await asked(`Free "${name}"?`))) {
     print('Nothing was changed.');
@@ -162,18 +159,6 @@ async function forceAfterAsking(holdfast: Holdfast, name: string, values: Values
   if (values['json']) print(JSON.stringify({ name, forced: isForced }));
   else print(isForced ? `"${name}" is free.` : `"${name}" had been released by then.`);
   return isForced ? EXIT.ok : EXIT.failed;
-}
-
-/** Frees a lock that is no semaphore, whoever holds it. */
-export async function forceUnlock(
-  holdfast: Holdfast,
-  { name, kind }: Inspection,
-): Promise<boolean> {
-  if (kind !== 'read-write') return await holdfast.getLock(name).forceUnlock();
-  const lock = holdfast.getReadWriteLock(name);
-  const wrote = await lock.writeLock().forceUnlock();
-  const read = await lock.readLock().forceUnlock();
-  return wrote || read;
 }
 
 async function asked(question: string): Promise<boolean> {
@@ -191,12 +176,8 @@ function nobody(name: string): string {
   return `Nobody holds "${name}" or stands in its line.`;
 }
 
-function longest({ holders }: Inspection): string {
-  return inWords(Math.max(0, ...holders.map(({ leaseLeftMs }) => leaseLeftMs)));
-}
-
 /** A table of locks, one line each. */
-export function listing(locks: readonly Inspection[], now = new Date()): string[] {
+function listing(locks: readonly Inspection[], now: Date = new Date()): string[] {
   if (locks.length === 0) return ['No locks.'];
   const rows = [...locks]
     .sort((one, other) => (one.name < other.name ? -1 : 1))
@@ -229,7 +210,7 @@ function clients(count: number): string {
 }
 
 /** All that is known of one lock. */
-export function portrait(lock: Inspection, now: Date): string[] {
+function portrait(lock: Inspection, now: Date): string[] {
   const { name, kind, holders, waiters, waitingClients, token, permits, isCut } = lock;
   const lines = [styled('bold', `${name} (${kind})`)];
   if (permits)

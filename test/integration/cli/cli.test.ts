@@ -183,7 +183,9 @@ describe('ls, show and force', () => {
     await expect(hold.release()).rejects.toMatchObject({ lossReason: 'forced' });
     const seats = `${name}:seats`;
     const permit = await client.getSemaphore(seats, { permits: 2 }).acquire();
-    expectOneLine(await holdfast('force', seats, '--yes'), 'is a semaphore');
+    const refused = await holdfast('force', seats, '--yes');
+    expect(refused.code).toBe(64);
+    expect(refused.err).toMatch(/^holdfast: .*is a semaphore.*\n$/);
     await permit.release();
   });
 });

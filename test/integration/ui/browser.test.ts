@@ -1,0 +1,211 @@
+// The live page in a real browser: what is seen follows what happens. Debian's Chromium, driven over its protocol.
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import puppeteer, { type Browser, type Page } from 'puppeteer-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import type { Holdfast } from '../../../src/index.js';
+import { serve, type Served } from '../../../src/ui/serve.js';
+import { connectedClient, newClient, nextEvent, sharedConnection } from '../../support/clients.js';
+import { expectOutages } from '../../support/expected-warnings.js';
+import { startRedis } from '../../support/redis-server.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(
+  (path) => existsSync(path),
+);
+
+const FLAGS = [
+  ...['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync'],
+  ...['--disable-background-networking', '--disable-component-update'],
+];
+
+const title = CHROMIUM
+  ? 'the live page in a browser'
+  : 'the live page in a browser (left out: there is no Chromium)';
+
+describe.skipIf(CHROMIUM === undefined)(title, () => {
+  const redis = sharedConnection();
+  let folder: string;
+  let browser: Browser;
+  let page: Page;
+  let client: Holdfast;
+  let served: Served | undefined;
+  let prefix: string;
+  const problems: string[] = [];
+
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), 'holdfast-chromium-'));
+    browser = await puppeteer.launch({
+      executablePath: CHROMIUM!,
+      args: FLAGS,
+      userDataDir: folder,
+      defaultViewport: { width: 1280, height: 900 },
+    });
+    page = await browser.newPage();
+    page.on('pageerror', (error) => problems.push(String(error)));
+    page.on('console', (message) => {
+      if (message.type() === 'error') problems.push(message.text());
+    });
+  }, 60_000);
+
+  afterAll(async () => {
+    await browser.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  beforeEach(() => {
+    problems.length = 0;
+    client = newClient({ lockWatchdogTimeout: 1_500, clientId: 'web' });
+    prefix = uniqueName('browser');
+  });
+
+  afterEach(async () => {
+    await page.goto('about:blank');
+    await served?.close();
+    await client.close();
+    served = undefined;
+    expect(problems).toEqual([]);
+  });
+
+  async function open({ of = client, mayForce = false, hash = '' } = {}): Promise<void> {
+    served = await serve(of, { port: 0, prefix, mayForce });
+    await page.goto(served.url + hash);
+  }
+
+  /** The value of an expression in the page. */
+  const inPage = <T>(expression: string): Promise<T> => page.evaluate(expression) as Promise<T>;
+
+  const found = (selector: string): string => `document.querySelector(${JSON.stringify(selector)})`;
+
+  const text = (selector: string): Promise<string> => inPage(`${found(selector)}?.innerText ?? ''`);
+
+  const count = (selector: string): Promise<number> =>
+    inPage(`document.querySelectorAll(${JSON.stringify(selector)}).length`);
+
+  async function expectText(selector: string, part: string | RegExp): Promise<void> {
+    await expect.poll(() => text(selector), { timeout: 10_000 }).toMatch(part);
+  }
+
+  it('shows a lock, its wait and its release as they happen', async () => {
+    await open();
+    await expectText('#shown', '0 of 0');
+    const name = `${prefix}:a`;
+    const hold = await client.getFairLock(name).acquire();
+    await expectText('#rows', name);
+    await expectText('#rows', hold.ownerId);
+    const waiting = nextEvent(client, 'waiting');
+    const call = client.getFairLock(name).acquire();
+    await waiting;
+    await expectText('#rows', '1 in line');
+    await expectText('#counts', '1 held, 1 waiting');
+    await page.click('#rows a.row');
+    await expectText('#one-name', `${name} (lock)`);
+    await expectText('#one-body', /web-[0-9a-f]{12}:\d{16}, waits for \d+ s/);
+    await hold.release();
+    const next = await call;
+    await expectText('#one-body', next.ownerId);
+    await expectText('#history', `released by ${hold.ownerId}`);
+    await next.release();
+    await expectText('#one-body', 'Nobody holds this lock.');
+    expect(await inPage(`${found('#force')}.hidden`)).toBe(true);
+    await page.keyboard.press('Escape');
+    await expectText('#shown', '0 of 0');
+    expect(await count('canvas')).toBe(2);
+  });
+
+  it('stays usable with 5,000 locks', async () => {
+    const names = Array.from({ length: 5_000 }, (_, index) => `${prefix}:${String(index)}`);
+    const pipeline = redis.pipeline();
+    for (const name of names)
+      pipeline.hset(name, 'somebody-0123456789ab:1', '1').pexpire(name, 120_000);
+    await pipeline.exec();
+    await open();
+    await expectText('#shown', '5000 of 5000');
+    // Only what can be seen is in the document.
+    expect(await count('#rows a.row')).toBeLessThan(60);
+    await inPage(`${found('#rows')}.scrollTop = 1e9`);
+    await expectText('#rows', `${prefix}:999`);
+    await page.keyboard.press('/');
+    await page.keyboard.type(':4321');
+    await expectText('#shown', '1 of 5000');
+    await expectText('#rows', `${prefix}:4321`);
+    await redis.del(...names);
+    await expectText('#shown', '0 of 0');
+  });
+
+  it('is used by keyboard', async () => {
+    const holds = await Promise.all(
+      ['a', 'b', 'c'].map((each) => client.getLock(`${prefix}:${each}`).acquire()),
+    );
+    await open();
+    await expectText('#shown', '3 of 3');
+    await page.focus('#rows a.row');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowUp');
+    await page.keyboard.press('Enter');
+    await expectText('#one-name', `${prefix}:b (lock)`);
+    await page.keyboard.press('Escape');
+    const focused = (): Promise<unknown> => inPage('document.activeElement?.dataset.name');
+    await expect.poll(focused).toBe(`${prefix}:b`);
+    for (const hold of holds) await hold.release();
+  });
+
+  it('frees a lock, after asking, if that is allowed', async () => {
+    const name = `${prefix}:a`;
+    const hold = await client.getLock(name).acquire();
+    await open({ mayForce: true, hash: `#${encodeURIComponent(name)}` });
+    await expectText('#one-body', hold.ownerId);
+    await page.click('#force-button');
+    await expectText('#force-text', hold.ownerId);
+    await page.click('#force-no');
+    expect(hold.signal.aborted).toBe(false);
+    await page.click('#force-button');
+    await page.click('#force-yes');
+    await expectText('#force-said', 'It is free.');
+    expect(hold.signal.reason).toMatchObject({ lossReason: 'forced' });
+    await expectText('#one-body', 'Nobody holds this lock.');
+  });
+
+  it('shows names as text, whatever is in them', async () => {
+    const name = `${prefix}:<img src=x onerror="document.title='run'">&amp;%`;
+    const hold = await client.getLock(name).acquire();
+    await open();
+    await expectText('#rows', '<img src=x');
+    await page.click('#rows a.row');
+    await expect.poll(() => text('#one-name')).toBe(`${name} (lock)`);
+    expect(await page.title()).toBe('holdfast: locks');
+    expect(await count('main img')).toBe(0);
+    await hold.release();
+  });
+
+  it('is dark or light as the system, and as the button says', async () => {
+    await open();
+    const scheme = (): Promise<string> =>
+      inPage('getComputedStyle(document.documentElement).colorScheme');
+    for (const value of ['dark', 'light']) {
+      await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value }]);
+      expect(await scheme()).toBe(value);
+    }
+    await page.click('#theme');
+    expect(await scheme()).toBe('dark');
+    await inPage('localStorage.clear()');
+  });
+
+  it('says that Redis is gone, and goes on by itself when it is back', async () => {
+    expectOutages();
+    await using server = await startRedis();
+    await using own = await connectedClient({ redis: server.url, commandTimeout: 500 });
+    await open({ of: own });
+    await expectText('#shown', '0 of 0');
+    await server.kill();
+    await expectText('#banner', 'What is shown is out of date');
+    await server.start();
+    const hold = await own.getLock(`${prefix}:a`).acquire();
+    await expectText('#rows', `${prefix}:a`);
+    expect(await inPage(`${found('#banner')}.hidden`)).toBe(true);
+    await hold.release();
+    expect(inject('redisUrl')).not.toBe(server.url);
+  });
+});
