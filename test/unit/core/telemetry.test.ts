@@ -259,21 +259,27 @@ describe('the plain channels', () => {
       await expect(hold.release()).rejects.toMatchObject({ code: 'LOCK_LOST' });
   });
 
-  it('holdfast:handed-over tells of hand-overs within a client and in a line', async () => {
+  it.each([
+    ['local', (of: Holdfast) => of.getLock('orders')],
+    ['hand-over', (of: Holdfast) => of.getFairLock('orders')],
+  ])('holdfast:handed-over tells of a hand-over: %s', async (via, lockOf) => {
     const handedOver = heard(CHANNELS.handedOver);
-    for (const lock of [client.getLock('orders'), client.getFairLock('jobs')]) {
-      const hold = await lock.acquire();
-      const waiting = nextEvent(client, 'waiting');
-      const call = lock.acquire();
-      await waiting;
-      await hold.release();
-      const next = await call;
-      const via = lock.name === 'orders' ? 'local' : 'hand-over';
-      expect(handedOver.at(-1)).toMatchObject({ lockName: lock.name, via, ownerId: next.ownerId });
-      expect(handedOver.at(-1)!.tookMs).toBeGreaterThanOrEqual(0);
-      await next.release();
-    }
-    expect(handedOver).toHaveLength(2);
+    const lock = lockOf(client);
+    // A busy machine may take longer than a local hand-over may: then the lock is acquired anew.
+    await expect
+      .poll(async () => {
+        const hold = await lock.acquire();
+        const waiting = nextEvent(client, 'waiting');
+        const call = lock.acquire();
+        await waiting;
+        await hold.release();
+        const next = await call;
+        const told = handedOver.find(({ ownerId }) => ownerId === next.ownerId);
+        await next.release();
+        return told;
+      })
+      .toMatchObject({ clientId: client.clientId, lockName: 'orders', via });
+    expect(handedOver.at(-1)!.tookMs).toBeGreaterThanOrEqual(0);
   });
 
   it('holdfast:connection tells that a connection failed, and that it is back', async () => {
