@@ -1,5 +1,8 @@
 // npm test: sets up, then runs the tests; further arguments go to vitest, e.g. npm test -- --project unit.
+import { installChromium } from './install-chromium.mjs';
 import { runNode, setup } from './setup.mjs';
 
 await setup({ preferDocker: true });
+// Only a run of all tests needs a browser.
+if (process.argv.length === 2) installChromium();
 runNode(['node_modules/vitest/vitest.mjs', 'run', ...process.argv.slice(2)]);

@@ -46,6 +46,7 @@ const howTo: DefaultTheme.SidebarItem[] = [
     page('Bundlers', 'how-to/bundlers'),
     page('Test your code', 'how-to/testing'),
     page('Find out who holds a lock', 'how-to/debug'),
+    page('A live page of the locks', 'how-to/live-page'),
     page('Metrics and traces', 'how-to/metrics'),
   ]),
   part('Move from another library', [
@@ -62,6 +63,7 @@ const reference: DefaultTheme.SidebarItem[] = [
     page('Options', 'reference/options'),
     page('Errors', 'reference/errors'),
     page('Events', 'reference/events'),
+    page('Command line', 'reference/cli'),
     page('Keys and channels', 'reference/keys'),
     { text: 'API', link: '/reference/api/' },
   ]),

@@ -78,7 +78,7 @@ const MOST_BODY_BYTES = 16_384;
  *
  * All who look share one look at the server every second; while nobody looks, there is none. It needs the permission for SCAN.
  *
- * @throws {@link OptionError} an option is unknown, or not usable
+ * @throws OptionError an option is unknown, or not usable
  * @example
  * ```ts
  * import { ui } from 'holdfast/ui';

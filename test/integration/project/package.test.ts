@@ -41,6 +41,13 @@ describe('the packed package', () => {
     expect(paths).toEqual(
       expect.arrayContaining(['dist/index.js', 'dist/index.d.ts', 'lua/README.md']),
     );
+    expect(paths).toEqual(
+      expect.arrayContaining([
+        'dist/cli/main.js',
+        'dist/ui/page/page.html',
+        'dist/ui/page/uplot.js',
+      ]),
+    );
     expect(paths).toEqual(expect.arrayContaining(['README.md', 'LICENSE', 'CHANGELOG.md']));
     expect(
       paths.filter((path) => /^(src|test|benchmarks|demo|scripts)\/|\.map$/.test(path)),
@@ -50,6 +57,35 @@ describe('the packed package', () => {
   it('works when imported', async () => {
     await write('use.mjs', `import { Holdfast } from 'holdfast';\n${USE}`);
     expect(await runInProject('use.mjs')).toBe('held 1\nfree\n');
+  });
+
+  it('has a command line, the live page, and metrics if OpenTelemetry is there', async () => {
+    const { stdout } = await run('npx', ['holdfast', 'acl', '--prefix', 'app:'], { cwd: project });
+    expect(stdout).toMatch(/^ACL SETUSER app on /);
+    await symlink(
+      resolve('node_modules/@opentelemetry'),
+      join(project, 'node_modules/@opentelemetry'),
+    );
+    await write(
+      'operate.mjs',
+      `import { instrument } from 'holdfast/opentelemetry';
+      import { ui } from 'holdfast/ui';
+      import { MemoryRedis } from 'holdfast/testing';
+      import { Holdfast } from 'holdfast';
+      import { createServer } from 'node:http';
+      const holdfast = new Holdfast({ redis: new MemoryRedis() });
+      instrument(holdfast).stop();
+      const server = createServer(ui(holdfast)).listen(0, '127.0.0.1', async () => {
+        const page = await fetch('http://127.0.0.1:' + server.address().port + '/page.html');
+        const files = ['', 'page.js', 'uplot.css'].map((file) =>
+          fetch('http://127.0.0.1:' + server.address().port + '/' + file));
+        console.log(page.status, (await Promise.all(files)).map(({ status }) => status).join(' '));
+        server.close();
+        server.closeAllConnections();
+        await holdfast.close();
+      });`,
+    );
+    expect(await runInProject('operate.mjs')).toBe('404 200 200 200\n');
   });
 
   it('works when required from CommonJS', async () => {
