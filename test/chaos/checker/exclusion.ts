@@ -91,7 +91,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
           !heldBy(look, section.owner) &&
           (masters?.has(look.server) ?? true) &&
           !look.holders.some(({ owner }) =>
-            isHandingOver(owner, byOwner.get(owner), section, look),
+            isHandingOver(history, owner, byOwner.get(owner), section, look),
           ),
       );
       const [look] = others;
@@ -111,6 +111,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
  * previous owners; empty when the lock was released at once, by a MultiLock or by a caller that had given up.
  */
 function isHandingOver(
+  history: Evidence['history'],
   formerOwner: string,
   formers: readonly Section[] | undefined,
   section: Section,
@@ -119,9 +120,26 @@ function isHandingOver(
   if (clientOf(formerOwner) !== clientOf(section.owner!)) return false;
   return (
     formers?.some(
-      ({ leavingAt = Infinity, endedAt = Infinity, failure }) =>
-        leavingAt <= section.enteredAt! && (failure !== undefined || look.from <= endedAt),
+      (former) =>
+        (former.leavingAt ?? Infinity) <= section.enteredAt! &&
+        (former.failure !== undefined ||
+          look.from <= (former.endedAt ?? Infinity) ||
+          isReleaseUnknown(history, former)),
     ) ?? true
+  );
+}
+
+/** Whether a `withLock` ended, though its release was not answered: only an event tells. */
+function isReleaseUnknown(
+  { warnings }: Evidence['history'],
+  { process, locks, leavingAt = Infinity, endedAt = Infinity }: Section,
+): boolean {
+  return warnings.some(
+    ({ at, message, ...warned }) =>
+      warned.process === process &&
+      at >= leavingAt &&
+      at <= endedAt &&
+      locks.some((lock) => message.includes(`lock "${lock}" not known to be released`)),
   );
 }
 

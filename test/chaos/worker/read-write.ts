@@ -23,8 +23,13 @@ async function downgrade(caller: Caller): Promise<void> {
     const letGo = async (): Promise<void> => {
       isLetGo = true;
       section.leave();
-      await write.release();
-      section.end();
+      try {
+        await write.release();
+        section.end();
+      } catch (error) {
+        section.end(error); // now: the read hold inside goes on
+        throw error;
+      }
     };
     const reading = write.run!(() => readOn(caller, writes.reads, section, letGo));
     await reading.catch((error: unknown) => {
