@@ -30,7 +30,7 @@ import type { Session, Surroundings } from './session.js';
 import { SLOT_COUNT, slotOf, tagOf } from './keys.js';
 import { Wire } from './wire.js';
 
-/** How many keys one step of SCAN looks at: the server is busy for well under a millisecond. */
+/** How many keys one step of SCAN looks at: the server is busy for a millisecond or two. */
 const KEYS_PER_STEP = 1_000;
 
 /** In how many slots a client of one node looks whether there are other nodes. */
