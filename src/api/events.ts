@@ -212,6 +212,8 @@ export interface Events {
     name: Name,
     describe: () => Parameters<HoldfastEvents[Name]>[0],
   ): void;
+  /** Whether the event has a listener: a check that saves the hot path a closure. */
+  hears(name: keyof HoldfastEvents): boolean;
   /** Notes that a connection is down, or up again. Connections that are down at the same time are one outage. */
   outage(connection: unknown, isOn: boolean): void;
   /** Publishes on a channel, if it has a subscriber. */

@@ -469,25 +469,26 @@ class Acquisition implements Call {
   /** Begins the hold: registers it for nested calls and `unlock()`, and emits `acquired`. */
   #begin(holder: GrantHolder, via: Via): SingleHold {
     const { grant } = holder;
-    const { lock, ownerId } = grant;
-    const { events, anonymous, clock } = this.#session;
     const hold = new SingleHold(this.#session, holder, this.#request);
-    if (!holder.scope) anonymous.add(lock.id, hold);
-    const tookMs = clock.nowMs() - this.#beganAtMs;
-    events.emit('acquired', () => this.#acquired(grant, hold, via, tookMs));
-    if (this.#message) acquireEnds(this.#message, { via, attempts: this.#attempts, tookMs });
-    if (via === 'local' || via === 'hand-over') {
-      const { name: lockName, kind } = lock;
-      events.publish('handedOver', () => ({
-        lockName,
-        kind,
-        ownerId,
-        via,
-        tookMs: grant.heldForMs,
-      }));
-    }
+    if (!holder.scope) this.#session.anonymous.add(grant.lock.id, hold);
+    if (this.#message || this.#session.events.hears('acquired')) this.#tell(grant, hold, via);
+    if (via === 'local' || via === 'hand-over') this.#tellHandOver(grant, via);
     hold.tell(via);
     return hold;
+  }
+
+  #tell(grant: Grant, hold: SingleHold, via: Via): void {
+    const tookMs = this.#session.clock.nowMs() - this.#beganAtMs;
+    this.#session.events.emit('acquired', () => this.#acquired(grant, hold, via, tookMs));
+    if (this.#message) acquireEnds(this.#message, { via, attempts: this.#attempts, tookMs });
+  }
+
+  #tellHandOver(grant: Grant, via: 'local' | 'hand-over'): void {
+    const { lock, ownerId } = grant;
+    const { name: lockName, kind } = lock;
+    this.#session.events.publish('handedOver', () => {
+      return { lockName, kind, ownerId, via, tookMs: grant.heldForMs };
+    });
   }
 
   #acquired(grant: Grant, { holdId }: SingleHold, via: Via, tookMs: number): AcquiredEvent {

@@ -48,6 +48,10 @@ export class Listeners implements Events {
     this.#emitter.off(name, this.#guard(name, listener));
   }
 
+  hears(name: keyof HoldfastEvents): boolean {
+    return this.#emitter.listenerCount(name) > 0;
+  }
+
   outage(connection: unknown, isOn: boolean): void {
     if (!isOn) {
       this.#down.delete(connection);
@@ -69,8 +73,7 @@ export class Listeners implements Events {
       this.#isOutageCounted = true;
       this.outages++;
     }
-    if (this.#emitter.listenerCount(name) > 0)
-      outsideScopes(() => this.#emitter.emit(name, describe()));
+    if (this.hears(name)) outsideScopes(() => this.#emitter.emit(name, describe()));
     else if (name === 'error') this.#warn((describe() as ErrorEvent).error.message);
   }
 

@@ -258,7 +258,7 @@ export class SingleHold implements OwnHold {
 
   /** The release is settled; `error`: it failed, or the lock was lost before. */
   #ended(error: Error | undefined): void {
-    if (!error) this.#emitReleased();
+    if (!error && this.#session.events.hears('released')) this.#emitReleased();
     if (isUnanswered(error)) this.#release = undefined;
     if (error instanceof LockLostError) this.lost(error); // detected by this release
     this.#tellEnd();

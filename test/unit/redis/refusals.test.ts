@@ -60,6 +60,7 @@ it.each<[string, readonly Course[], readonly string[]]>([
     emit: (_name, describe) => void told.push((describe() as { error: Error }).error.message),
     outage: () => undefined,
     publish: () => undefined,
+    hears: () => true,
   };
   const refusals = new Refusals(events, PROCESS_CLOCK, () => 'redis.example:6379');
   for (const [error, forMs, thenNoneForMs = 0] of courses) {

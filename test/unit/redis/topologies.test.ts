@@ -47,6 +47,7 @@ function clientOf(
     emit: () => true,
     outage: () => undefined,
     publish: () => undefined,
+    hears: () => false,
   } as Partial<Events> as Events;
   const options = { silenceLimitMs: 60_000, commandTimeoutMs: 60_000, replicas: 0 };
   const library = { target, keyPrefix: '', open, random: () => 1 };
