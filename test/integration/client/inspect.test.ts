@@ -1,6 +1,6 @@
 // Looking at the fleet on real servers: what a client tells of the locks of all clients, alone and in a cluster.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { Holdfast, type Inspection } from '../../../src/index.js';
+import { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster } from '../../support/redis-topologies.js';
