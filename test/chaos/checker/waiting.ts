@@ -59,6 +59,7 @@ export function overtakings(evidence: Evidence): Violation[] {
           !isDisturbed(evidence, late, since, early.enteredAt!) &&
           !hasLostConnection(evidence, late, since, early.enteredAt!) &&
           !isDisordered(evidence, lock, since, early.enteredAt!) &&
+          !wantedTooMany(evidence, lock, late, since, early.enteredAt!) &&
           (!isWeighted(plan) || isKnownToBeLetInFirst(evidence, lock, early, late))
         );
       });
@@ -67,6 +68,23 @@ export function overtakings(evidence: Evidence): Violation[] {
       return [violation('an overtaking', early.enteredAt!, message, [later, early], lock)];
     });
   });
+}
+
+/** The semaphore had fewer permits for a while than it waits for: the server lets it go, and it comes back to its place. */
+function wantedTooMany(
+  { history }: Evidence,
+  lock: string,
+  { permits: wanted = 1 }: Section,
+  from: number,
+  until: number,
+): boolean {
+  return [...history.settings.values()].some(
+    (setting) =>
+      setting.lock === lock &&
+      setting.permits < wanted &&
+      setting.from <= until &&
+      setting.until >= from,
+  );
 }
 
 /** Its client reported a failed connection: a waiter that cannot be notified of a grant is passed over. */
