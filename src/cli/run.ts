@@ -20,13 +20,16 @@ import {
 /** How long before the end of a lease that is not renewed the command is asked to end, in milliseconds. */
 const GRACE_MS = 5_000;
 
+/** A longer one, and a lease that is renewed every third of 30 s would look like one that is not. */
+const LONGEST_GRACE_MS = 15_000;
+
 /** How often the lease is looked at, in milliseconds. */
 const LOOK_EVERY_MS = 100;
 
 const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const;
 
-/** Those that a terminal sends to all processes in its foreground, and so to the command as well. */
-const OF_TERMINAL: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT', 'SIGHUP'];
+/** Those that the keys of a terminal send to all processes in its foreground, and so to the command as well. */
+const BY_KEYS: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT'];
 
 export const run: Verb = {
   usage: 'run NAME [options] -- COMMAND …',
@@ -83,6 +86,11 @@ function optionsOf(values: Values): RunOptions {
   if (waitS !== undefined && values['nonblock'] === true)
     throw new CommandError('give one of --nonblock and --wait');
   const leaseMs = wholeNumberOf(values, 'lease', 1);
+  const graceMs = numberOf(values, 'grace', 0);
+  if (graceMs !== undefined && leaseMs === undefined && graceMs > LONGEST_GRACE_MS)
+    throw new CommandError(
+      `--grace is ${String(graceMs)}: for a lock that is renewed it must be at most ${String(LONGEST_GRACE_MS)}`,
+    );
   const busyExitCode = wholeNumberOf(values, 'conflict-exit-code', 0) ?? EXIT.busy;
   if (busyExitCode > 255) throw new CommandError('--conflict-exit-code must be at most 255');
   return {
@@ -92,7 +100,7 @@ function optionsOf(values: Values): RunOptions {
     isFenced,
     waitMs: values['nonblock'] === true ? 0 : waitS === undefined ? Infinity : waitS * 1_000,
     leaseMs,
-    graceMs: numberOf(values, 'grace', 0) ?? Math.min(GRACE_MS, (leaseMs ?? Infinity) / 3),
+    graceMs: graceMs ?? Math.min(GRACE_MS, (leaseMs ?? Infinity) / 3),
     busyExitCode,
   };
 }
@@ -114,6 +122,13 @@ async function runWhileHeld(
   const received = new Signals();
   try {
     const hold = await acquire(holdfast, name, options, received.abort);
+    if (received.first) {
+      await release(hold);
+      return numberOfSignal(received.first);
+    }
+    holdfast.on('error', ({ error }) => {
+      warn(error.message);
+    });
     let exitCode: number;
     try {
       exitCode = await runCommand(
@@ -142,18 +157,29 @@ async function runWhileHeld(
   }
 }
 
-function acquire(
+async function acquire(
   holdfast: Holdfast,
   name: string,
   { kind, permits, isFair, isFenced, waitMs: wait, leaseMs: lease }: RunOptions,
   signal: AbortSignal,
 ): Promise<Held> {
   const how: AcquireOptions = { wait, lease, signal, label: 'npx holdfast run' };
-  if (kind === 'semaphore') return holdfast.getSemaphore(name, { permits }).acquire(how);
-  if (kind === 'reader') return holdfast.getReadWriteLock(name).readLock().acquire(how);
-  if (kind === 'writer') return holdfast.getReadWriteLock(name).writeLock().acquire(how);
-  if (isFenced) return holdfast.getFencedLock(name, { fair: isFair }).acquire(how);
-  return (isFair ? holdfast.getFairLock(name) : holdfast.getLock(name)).acquire(how);
+  const lock = ((): Lockable => {
+    if (kind === 'semaphore') return holdfast.getSemaphore(name, { permits });
+    if (kind === 'reader') return holdfast.getReadWriteLock(name).readLock();
+    if (kind === 'writer') return holdfast.getReadWriteLock(name).writeLock();
+    if (isFenced) return holdfast.getFencedLock(name, { fair: isFair });
+    return isFair ? holdfast.getFairLock(name) : holdfast.getLock(name);
+  })();
+  // One attempt first: it fails at once if Redis is down, where a wait would go on until Redis is back.
+  const atOnce = wait > 0 ? await lock.tryAcquire({ ...how, wait: 0 }) : undefined;
+  return atOnce ?? (await lock.acquire(how));
+}
+
+/** What all locks, and semaphores, have. */
+interface Lockable {
+  acquire(options: AcquireOptions): Promise<Held>;
+  tryAcquire(options: AcquireOptions): Promise<Held | undefined>;
 }
 
 /** A loss is told by the hold's signal; without an answer, the lock ends with its lease. */
@@ -182,7 +208,7 @@ function runCommand(
   received: Signals,
 ): Promise<number> {
   return new Promise((resolve, reject) => {
-    const child = spawn(file, args, { stdio: 'inherit', env });
+    const child = started(file, args, env);
     received.passTo(child);
     const kill = (): void => {
       child.kill('SIGKILL');
@@ -195,6 +221,7 @@ function runCommand(
       const leftMs = hold.remaining(); // notices the end of the lease
       if (isAsked || leftMs > graceMs || hold.signal.aborted) return;
       isAsked = true;
+      // (The exit code is then that of a lost lock, also if the command is quick.)
       warn(`the lease ends in ${inWords(leftMs)} and is not renewed: the command gets SIGTERM`);
       child.kill('SIGTERM');
     }, LOOK_EVERY_MS);
@@ -211,9 +238,19 @@ function runCommand(
     });
     child.on('exit', (code, signal) => {
       over();
-      resolve(code ?? (signal ? numberOfSignal(signal) : EXIT.internal));
+      resolve(isAsked ? EXIT.lost : (code ?? (signal ? numberOfSignal(signal) : EXIT.internal)));
     });
   });
+}
+
+/** @throws CommandError the system refuses the command at once, as if its arguments are too long */
+function started(file: string, args: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
+  try {
+    return spawn(file, args, { stdio: 'inherit', env });
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw new CommandError(`the command "${file}" cannot be run (${code ?? message})`, 126);
+  }
 }
 
 function numberOfSignal(signal: NodeJS.Signals): number {
@@ -247,7 +284,7 @@ class Signals {
   readonly #received = (signal: NodeJS.Signals): void => {
     this.first ??= signal;
     this.#aborter.abort();
-    const hasItAlready = process.stdin.isTTY && OF_TERMINAL.includes(signal);
+    const hasItAlready = process.stdin.isTTY && BY_KEYS.includes(signal);
     if (!hasItAlready) this.#child?.kill(signal);
   };
 }

@@ -87,6 +87,7 @@ describe('bad input is one line, and another exit code than 0', () => {
     [['run', 'a', '-s', '-x', '--', 'true'], 'one of --shared, --exclusive', 64],
     [['run', 'a', '--lease', '0', '--', 'true'], '--lease is "0"', 64],
     [['ls', '--', 'true'], 'ls runs no command', 64],
+    [['run', 'a', '--grace', '20000', '--', 'true'], 'at most 15000', 64],
     [['acl'], '--prefix is missing', 64],
     [['ls', '--url', 'http://h'], 'redis://', 64],
   ])('%j', async (args, part, code) => {
@@ -101,6 +102,8 @@ describe('bad input is one line, and another exit code than 0', () => {
     expect(ended.err).not.toContain('s3cret');
     expect(ended.code).toBe(69);
     expect((await holdfast('doctor', '--url', 'redis://127.0.0.1:1')).code).toBe(69);
+    const run = await holdfast('run', name, '--url', 'redis://127.0.0.1:1', '--', 'true');
+    expect(run.code).toBe(69);
   });
 
   it('the key is no lock', async () => {
