@@ -190,6 +190,10 @@ class Pages {
   }
 
   async #lock(name: string, response: ServerResponse): Promise<void> {
+    if (name === '') {
+      fail(response, 400, 'the name is missing: api/lock?name=…');
+      return;
+    }
     try {
       const lock = name.startsWith(this.#prefix) ? await this.#holdfast.inspect(name) : undefined;
       sendJson(response, 200, { nowMs: Date.now(), lock: lock ? rowOf(lock) : null });
