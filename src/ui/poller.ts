@@ -287,7 +287,7 @@ function pointOf(rows: Iterable<Row>, atMs: number): Point {
   let [held, waiting, longestWaitMs] = [0, 0, 0];
   for (const { holders, waiters, waitingClients } of rows) {
     held += holders.length;
-    waiting += Math.max(waiters.length, waitingClients);
+    waiting += waiters.length > 0 ? waiters.length : waitingClients; // a client listens on for a moment after its wait
     for (const { sinceMs } of waiters)
       longestWaitMs = Math.max(longestWaitMs, atMs - (sinceMs ?? atMs));
   }

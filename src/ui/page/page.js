@@ -106,7 +106,8 @@ function inWords(ms) {
 
 const ago = ({ sinceMs }) => (sinceMs === undefined ? '?' : inWords(nowMs() - sinceMs));
 const left = ({ endsAtMs }) => (endsAtMs === undefined ? 'no end' : inWords(endsAtMs - nowMs()));
-const waitingOf = ({ waiters, waitingClients }) => Math.max(waiters.length, waitingClients);
+/** Who stands in line, or else listens. (A client goes on listening for a moment after its last wait.) */
+const waitingOf = ({ waiters, waitingClients }) => waiters.length || waitingClients;
 
 function waitText(lock) {
   if (lock.waiters.length > 0) return `${lock.waiters.length} in line`;
