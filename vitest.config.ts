@@ -45,6 +45,8 @@ export default defineConfig({
   plugins: [libraryUnderTest],
   test: {
     restoreMocks: true,
+    // A busy machine is slow: what is polled for must come, not come soon.
+    expect: { poll: { timeout: 4_000 } },
     // The output of a test is shown when it fails.
     silent: 'passed-only',
     reporters: ['./test/support/progress-reporter.ts', ...onGitHub],
@@ -72,6 +74,7 @@ export default defineConfig({
           maxWorkers: WORKERS,
           // After the unit tests, not beside them.
           sequence: { groupOrder: 1 },
+          expect: { poll: { timeout: 20_000 } },
           testTimeout: 30_000,
           hookTimeout: 30_000,
         },

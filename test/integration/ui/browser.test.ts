@@ -88,7 +88,7 @@ describe.skipIf(CHROMIUM === undefined)(title, () => {
     inPage(`document.querySelectorAll(${JSON.stringify(selector)}).length`);
 
   async function expectText(selector: string, part: string | RegExp): Promise<void> {
-    await expect.poll(() => text(selector), { timeout: 10_000 }).toMatch(part);
+    await expect.poll(() => text(selector), { timeout: 20_000 }).toMatch(part);
   }
 
   it('shows a lock, its wait and its release as they happen', async () => {
@@ -136,7 +136,7 @@ describe.skipIf(CHROMIUM === undefined)(title, () => {
     await expectText('#rows', `${prefix}:4321`);
     await redis.del(...names);
     await expectText('#shown', '0 of 0');
-  });
+  }, 60_000);
 
   it('is used by keyboard', async () => {
     const holds = await Promise.all(

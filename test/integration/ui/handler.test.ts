@@ -240,7 +240,7 @@ describe('viewers', () => {
     let before = -1;
     // Until two counts in a row, half a second apart, agree.
     await expect
-      .poll(() => before === (before = list.mock.calls.length), { interval: 500, timeout: 5_000 })
+      .poll(() => before === (before = list.mock.calls.length), { interval: 500 })
       .toBe(true);
     const again = await Viewer.at(url);
     await expect.poll(() => again.of('all').length).toBe(1);
@@ -256,7 +256,7 @@ describe('viewers', () => {
     const viewer = await Viewer.at(await listen(handler));
     await expect.poll(() => viewer.of('all').length).toBe(1);
     await server.kill();
-    await expect.poll(() => viewer.of('trouble').length, { timeout: 10_000 }).toBeGreaterThan(0);
+    await expect.poll(() => viewer.of('trouble').length).toBeGreaterThan(0);
     expect(viewer.of('trouble')[0]!['message']).toContain('Redis');
     // Also who comes only now.
     const late = await Viewer.at(`http://127.0.0.1:${String(portOf(servers[0]!))}`);
@@ -264,9 +264,7 @@ describe('viewers', () => {
     late.leave();
     await server.start();
     const looksBefore = viewer.of('look').length;
-    await expect
-      .poll(() => viewer.of('look').length, { timeout: 10_000 })
-      .toBeGreaterThan(looksBefore);
+    await expect.poll(() => viewer.of('look').length).toBeGreaterThan(looksBefore);
     viewer.leave();
   });
 });
