@@ -91,7 +91,7 @@ export default defineConfig(
     files: ['src/ui/page/page.js'],
     languageOptions: {
       globals: Object.fromEntries(
-        'document window location localStorage fetch setInterval getComputedStyle EventSource HTMLInputElement uPlot'
+        'document window location localStorage fetch setInterval setTimeout getComputedStyle EventSource HTMLInputElement uPlot'
           .split(' ')
           .map((name) => [name, 'readonly']),
       ),

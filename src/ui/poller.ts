@@ -4,15 +4,18 @@ import type { ServerResponse } from 'node:http';
 import type { InspectedHolder, Inspection } from '../api/inspection.js';
 import type { Holdfast } from '../holdfast.js';
 
-/** How many points of the charts, and how many changes, are kept. */
+/** How many points of the charts, and how many changes, are kept. The page keeps as many. */
 const MOST_POINTS = 600;
-const MOST_CHANGES = 500;
-
-/** A viewer that is behind by more bytes than this is dropped; its page connects again. */
-const MOST_UNSENT_BYTES = 8 * 2 ** 20;
+const MOST_CHANGES = 2_000;
 
 /** How often a viewer gets something at least, in milliseconds, so that proxies keep the connection. */
 const BEAT_MS = 15_000;
+
+/** A viewer that takes nothing for so many beats is dropped: it has gone, and its socket does not know. */
+const MOST_MISSED_BEATS = 4;
+
+/** The longest pause after a look that failed, in milliseconds: the page is to recover soon. */
+const LONGEST_PAUSE_AFTER_FAILURE_MS = 3_000;
 
 /** For how long leases may differ from what the viewers were told, in milliseconds. */
 const LEASE_TOLERANCE_MS = 1_500;
@@ -49,75 +52,104 @@ export interface PollerOptions {
   readonly intervalMs: number;
 }
 
+/** How a viewer takes what it is sent. */
+interface Viewer {
+  /** Its socket was full, so it was left out, and needs everything anew. */
+  isBehind: boolean;
+  /** For how many beats its socket has been full. */
+  missedBeats: number;
+}
+
 export class Poller {
   readonly #holdfast: Pick<Holdfast, 'list'>;
   readonly #options: PollerOptions;
-  readonly #viewers = new Set<ServerResponse>();
+  readonly #viewers = new Map<ServerResponse, Viewer>();
   #rows = new Map<string, Row>();
   #points: Point[] = [];
   #changes: Change[] = [];
   /** Why the latest look failed; undefined: it did not. */
   #trouble: string | undefined;
   #timer: NodeJS.Timeout | undefined;
+  #beats: NodeJS.Timeout | undefined;
   #isLooking = false;
   #hasLooked = false;
-  #beatenAtMs = 0;
+  /** Whether there may be more locks than `limit`. */
+  #isCut = false;
+  #isClosed = false;
 
   constructor(holdfast: Pick<Holdfast, 'list'>, options: PollerOptions) {
     this.#holdfast = holdfast;
     this.#options = options;
   }
 
-  get viewerCount(): number {
-    return this.#viewers.size;
+  get isClosed(): boolean {
+    return this.#isClosed;
   }
 
-  /** Sends server-sent events to a viewer until it has gone. `facts`: what the page is to know from the start. */
-  add(response: ServerResponse, facts: object): void {
+  /** Sends server-sent events to a viewer until it has gone. */
+  add(response: ServerResponse): void {
     response.writeHead(200, {
       'Content-Type': 'text/event-stream; charset=utf-8',
-      'Cache-Control': 'no-store',
+      // `no-transform`: a middleware that compresses would keep events back.
+      'Cache-Control': 'no-store, no-transform',
       'X-Accel-Buffering': 'no',
     });
-    this.#viewers.add(response);
+    const viewer: Viewer = { isBehind: false, missedBeats: 0 };
+    this.#viewers.set(response, viewer);
     response.on('close', () => {
       this.#viewers.delete(response);
       if (this.#viewers.size === 0) this.#rest();
     });
     response.on('error', () => undefined); // `close` follows
-    response.write(eventOf('facts', facts));
-    if (this.#hasLooked) this.#sendAll(response);
-    if (this.#viewers.size === 1) void this.#look();
+    response.on('drain', () => {
+      viewer.missedBeats = 0;
+      if (viewer.isBehind) this.#sendAll(response, viewer);
+    });
+    response.write(': holdfast\n\n'); // so that the page knows that it is connected
+    this.#sendAll(response, viewer);
+    if (this.#viewers.size > 1) return;
+    this.#beats = setInterval(() => {
+      this.#beat();
+    }, BEAT_MS);
+    this.#beats.unref();
+    void this.#look();
+  }
+
+  /** Tells one viewer, and no other, what it is to know. */
+  tell(response: ServerResponse, facts: object): void {
+    if (this.#viewers.has(response)) response.write(eventOf('facts', facts));
   }
 
   /** Ends the viewers' connections, and looks no more. */
   close(): void {
-    for (const viewer of this.#viewers) viewer.end();
+    this.#isClosed = true;
+    for (const response of this.#viewers.keys()) response.end();
+    this.#viewers.clear();
     this.#rest();
   }
 
   /** Nobody looks: what is known is out of date soon. */
   #rest(): void {
     clearTimeout(this.#timer);
-    this.#timer = undefined;
+    clearInterval(this.#beats);
+    this.#timer = this.#beats = undefined;
     this.#rows = new Map();
     this.#points = [];
     this.#changes = [];
     this.#trouble = undefined;
-    this.#hasLooked = false;
+    this.#hasLooked = this.#isCut = false;
   }
 
   async #look(): Promise<void> {
     if (this.#isLooking) return; // its viewers went, and others came
     this.#isLooking = true;
     const startedAtMs = Date.now();
+    let hasFailed = false;
     try {
-      const { prefix, limit } = this.#options;
-      const rows = new Map<string, Row>();
-      for await (const lock of this.#holdfast.list({ prefix, limit }))
-        rows.set(lock.name, rowOf(lock));
-      if (this.#viewers.size > 0) this.#looked(rows);
+      const rows = await this.#list();
+      if (rows && this.#viewers.size > 0) this.#looked(rows);
     } catch (error) {
+      hasFailed = true;
       this.#failed(error instanceof Error ? error.message : String(error));
     } finally {
       this.#isLooking = false;
@@ -126,16 +158,33 @@ export class Poller {
     // A server with millions of keys is asked for a third of the time at most.
     const tookMs = Date.now() - startedAtMs;
     const pauseMs = Math.max(this.#options.intervalMs - tookMs, 2 * tookMs);
-    this.#timer = setTimeout(() => void this.#look(), pauseMs);
+    const longestMs = hasFailed ? LONGEST_PAUSE_AFTER_FAILURE_MS : Infinity;
+    this.#timer = setTimeout(() => void this.#look(), Math.min(pauseMs, longestMs));
     this.#timer.unref();
+  }
+
+  /** All locks; undefined: its viewers went meanwhile, so it was given up. */
+  async #list(): Promise<Map<string, Row> | undefined> {
+    const { prefix, limit } = this.#options;
+    const rows = new Map<string, Row>();
+    for await (const lock of this.#holdfast.list({ prefix, limit })) {
+      if (this.#viewers.size === 0) return undefined;
+      rows.set(lock.name, rowOf(lock));
+    }
+    return rows;
   }
 
   #looked(rows: Map<string, Row>): void {
     const before = this.#rows;
     const isFirst = !this.#hasLooked;
+    const wasCut = this.#isCut;
+    this.#isCut = rows.size >= this.#options.limit;
     const changed: Row[] = [];
     const news: Change[] = [];
     const atMs = Date.now();
+    // A lock that was beyond the limit at one of the two looks was perhaps held at both.
+    const isComparable = (name: string): boolean =>
+      !isFirst && ((!wasCut && !this.#isCut) || (before.has(name) && rows.has(name)));
     for (const [name, row] of rows) {
       const known = before.get(name);
       if (known && isAlike(known, row)) {
@@ -143,42 +192,54 @@ export class Poller {
         continue;
       }
       changed.push(row);
-      if (!isFirst) news.push(...changesBetween(known, row, atMs));
+      if (isComparable(name)) news.push(...changesBetween(known, row, atMs));
     }
     const gone = [...before.keys()].filter((name) => !rows.has(name));
-    for (const name of gone) news.push(...changesBetween(before.get(name), undefined, atMs));
+    for (const name of gone)
+      if (isComparable(name)) news.push(...changesBetween(before.get(name), undefined, atMs));
     const point = pointOf(rows.values(), atMs);
     this.#rows = rows;
     this.#hasLooked = true;
     this.#trouble = undefined;
-    this.#points = [...this.#points, point].slice(-MOST_POINTS);
+    this.#points = thinned([...this.#points, point]);
     this.#changes = [...this.#changes, ...news].slice(-MOST_CHANGES);
-    if (isFirst) for (const viewer of this.#viewers) this.#sendAll(viewer);
-    else this.#send(eventOf('look', { nowMs: atMs, changed, gone, point, changes: news }));
+    if (isFirst) for (const [response, viewer] of this.#viewers) this.#sendAll(response, viewer);
+    else {
+      const isCut = this.#isCut;
+      this.#send(eventOf('look', { nowMs: atMs, isCut, changed, gone, point, changes: news }));
+    }
   }
 
   #failed(message: string): void {
     const isNews = message !== this.#trouble;
     this.#trouble = message;
     if (isNews) this.#send(eventOf('trouble', { message }));
-    else if (Date.now() - this.#beatenAtMs > BEAT_MS) this.#send(': still there\n\n');
   }
 
-  #sendAll(viewer: ServerResponse): void {
-    const [points, changes, rows] = [this.#points, this.#changes, [...this.#rows.values()]];
-    this.#write(viewer, eventOf('all', { nowMs: Date.now(), rows, points, changes }));
-    if (this.#trouble !== undefined)
-      this.#write(viewer, eventOf('trouble', { message: this.#trouble }));
-  }
-
+  /** Sends to all viewers. Whose socket is full gets everything anew when it has taken what it was sent before. */
   #send(event: string): void {
-    this.#beatenAtMs = Date.now();
-    for (const viewer of this.#viewers) this.#write(viewer, event);
+    for (const [response, viewer] of this.#viewers) {
+      viewer.isBehind ||= response.writableNeedDrain;
+      if (!viewer.isBehind) response.write(event);
+    }
   }
 
-  #write(viewer: ServerResponse, event: string): void {
-    viewer.write(event);
-    if (viewer.writableLength > MOST_UNSENT_BYTES) viewer.destroy();
+  #sendAll(response: ServerResponse, viewer: Viewer): void {
+    viewer.isBehind = response.writableNeedDrain;
+    if (viewer.isBehind) return;
+    if (this.#hasLooked) {
+      const [points, changes, rows] = [this.#points, this.#changes, [...this.#rows.values()]];
+      const all = { nowMs: Date.now(), isCut: this.#isCut, rows, points, changes };
+      response.write(eventOf('all', all));
+    }
+    if (this.#trouble !== undefined) response.write(eventOf('trouble', { message: this.#trouble }));
+  }
+
+  #beat(): void {
+    for (const [response, viewer] of this.#viewers) {
+      if (!response.writableNeedDrain) response.write(': still there\n\n');
+      else if (++viewer.missedBeats >= MOST_MISSED_BEATS) response.destroy();
+    }
   }
 }
 
@@ -226,9 +287,24 @@ function pointOf(rows: Iterable<Row>, atMs: number): Point {
   let [held, waiting, longestWaitMs] = [0, 0, 0];
   for (const { holders, waiters, waitingClients } of rows) {
     held += holders.length;
-    waiting += Math.max(waiters.length, waitingClients);
+    waiting += waiters.length > 0 ? waiters.length : waitingClients; // a client listens on for a moment after its wait
     for (const { sinceMs } of waiters)
       longestWaitMs = Math.max(longestWaitMs, atMs - (sinceMs ?? atMs));
   }
   return { atMs, held, waiting, longestWaitMs };
+}
+
+/** Too many points become half as many, each the larger of two: the charts begin when the page was opened, and show every peak. */
+function thinned(points: Point[]): Point[] {
+  if (points.length <= MOST_POINTS) return points;
+  return points.flatMap((point, index) => {
+    const before = points[index - 1];
+    if (index % 2 === 0 || !before) return index === points.length - 1 ? [point] : [];
+    const longestWaitMs = Math.max(before.longestWaitMs, point.longestWaitMs);
+    const [held, waiting] = [
+      Math.max(before.held, point.held),
+      Math.max(before.waiting, point.waiting),
+    ];
+    return [{ atMs: point.atMs, held, waiting, longestWaitMs }];
+  });
 }

@@ -17,7 +17,7 @@ export async function serve(
   options: { readonly port: number; readonly prefix: string; readonly mayForce: boolean },
 ): Promise<Served> {
   const { prefix, mayForce } = options;
-  const handler = ui(holdfast, { prefix, allowForce: () => mayForce });
+  const handler = ui(holdfast, { basePath: '/', prefix, allowForce: () => mayForce });
   let hosts: string[] = [];
   const server = createServer((request, response) => {
     // A page of another site, whose name leads to 127.0.0.1 by now, must not read this.

@@ -2,6 +2,7 @@
 
 import { readFile } from 'node:fs/promises';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { inspect } from 'node:util';
 import { HoldfastError, OptionError } from '../api/errors.js';
 import {
   invalid,
@@ -22,18 +23,19 @@ import { Poller, rowOf } from './poller.js';
  */
 export interface UiOptions {
   /**
-   * The path below which the handler is mounted, such as `/locks`, if the app leaves it in `req.url`. Express' `app.use('/locks', …)` takes
-   * it away, and needs none. Default: none.
+   * The one path below which the page is found, such as `/locks`. Default: whatever stands before the page's own paths in `req.url`, or
+   * nothing, if the app has taken it away, as Express' `app.use('/locks', …)` does.
    */
   basePath?: string | undefined;
-  /** Only locks whose names begin with this. Default: all. */
+  /** Only locks whose names begin with this: no other is shown, or freed. Default: all. */
   prefix?: string | undefined;
   /** How often the server is asked while somebody looks, in milliseconds. Default: 1,000; at least 200. */
   interval?: number | undefined;
   /** At most so many locks are shown. Default: 5,000; at least 1. */
   limit?: number | undefined;
   /**
-   * Whether the sender of this request may free locks. It is asked for each request to free one, and for each page. Default: nobody may.
+   * Whether the sender of this request may free locks. It is asked for each request to free one, and for each page. If it fails, the sender
+   * may not, and the process is warned. Default: nobody may.
    */
   allowForce?: ((request: IncomingMessage) => boolean | Promise<boolean>) | undefined;
 }
@@ -70,6 +72,9 @@ const FILES: Readonly<Record<string, readonly [file: string, type: string]>> = {
   '/uplot.js': ['uplot.js', 'text/javascript'],
 };
 
+/** The calls of the page. */
+const CALLS = ['/api/events', '/api/lock', '/api/force'];
+
 const MOST_BODY_BYTES = 16_384;
 
 /**
@@ -94,7 +99,9 @@ export function ui(holdfast: Holdfast, options: UiOptions = {}): UiHandler {
   const pages = new Pages(holdfast, options);
   const handle = (request: IncomingMessage, response: ServerResponse): void => {
     pages.answer(request, response).catch((error: unknown) => {
-      fail(response, 500, error instanceof Error ? error.message : String(error));
+      if (response.destroyed) return; // its sender has gone
+      warn('could not answer', error);
+      fail(response, 500, 'the page failed; the warnings of its process say why');
     });
   };
   return Object.assign(handle, {
@@ -106,7 +113,7 @@ export function ui(holdfast: Holdfast, options: UiOptions = {}): UiHandler {
 
 /** A request as frameworks pass it on. */
 interface AppRequest extends IncomingMessage {
-  /** Express: with the mount path. */
+  /** Express and its like: with the mount path, which `url` has no more. */
   readonly originalUrl?: string;
   /** The body, if the app has read it already. */
   readonly body?: unknown;
@@ -115,21 +122,24 @@ interface AppRequest extends IncomingMessage {
 class Pages {
   readonly #holdfast: Holdfast;
   readonly #poller: Poller;
-  readonly #basePath: string;
+  /** undefined: whatever stands before the page's own paths. */
+  readonly #basePath: string | undefined;
+  readonly #prefix: string;
   readonly #allowForce: UiOptions['allowForce'];
 
   constructor(holdfast: Holdfast, options: UiOptions) {
     const given = parseOptions('the options of ui()', options, KNOWN_OPTIONS);
-    const { basePath = '', prefix = '', interval = 1_000, limit = 5_000, allowForce } = given;
-    if (typeof basePath !== 'string' || !/^(\/[^?#]*)?$/.test(basePath))
+    const { basePath, prefix = '', interval = 1_000, limit = 5_000, allowForce } = given;
+    if (basePath !== undefined && (typeof basePath !== 'string' || !/^\/[^?#]*$/.test(basePath)))
       throw invalid('basePath', basePath, 'a path that begins with a slash, such as /locks');
     if (allowForce !== undefined) parseFunction(allowForce, 'allowForce');
     if (limit === 0) throw invalid('limit', limit, 'a whole number of at least 1');
     this.#holdfast = holdfast;
-    this.#basePath = basePath.replace(/\/+$/, '');
+    this.#basePath = basePath?.replace(/\/+$/, '');
+    this.#prefix = prefix === '' ? '' : parseText(prefix, 'prefix');
     this.#allowForce = allowForce as UiOptions['allowForce'];
     this.#poller = new Poller(holdfast, {
-      prefix: prefix === '' ? '' : parseText(prefix, 'prefix'),
+      prefix: this.#prefix,
       intervalMs: parseDuration(interval, 'interval', 200),
       limit: parseCount(limit, 'limit'),
     });
@@ -141,29 +151,51 @@ class Pages {
 
   async answer(request: AppRequest, response: ServerResponse): Promise<void> {
     for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);
-    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost');
-    const isBelow = pathname === this.#basePath || pathname.startsWith(`${this.#basePath}/`);
-    const path = isBelow ? pathname.slice(this.#basePath.length) : pathname;
-    const method = request.method === 'HEAD' ? 'GET' : request.method;
+    const [whole = '/', query] = splitUrl(request.url);
+    const path = this.#pathOf(whole, request);
+    const { method } = request;
     if (path === '/api/force') {
       if (method === 'POST') await this.#force(request, response);
       else fail(response, 405, 'a lock is freed by POST', { Allow: 'POST' });
-      return;
-    }
-    if (method !== 'GET') {
+    } else if (method !== 'GET' && method !== 'HEAD')
       fail(response, 405, 'the page is read by GET', { Allow: 'GET, HEAD' });
+    else if (path === '/api/events') await this.#events(request, response);
+    else if (path === '/api/lock') {
+      await this.#lock(new URLSearchParams(query).get('name') ?? '', response);
+    } else await sendFile(path, request, response);
+  }
+
+  /** The page's own path, such as `/page.js`; '': that of the page, without the slash at its end. */
+  #pathOf(path: string, { url, originalUrl }: AppRequest): string {
+    const base = this.#basePath;
+    if (base !== undefined) return isBelow(path, base) ? path.slice(base.length) : path;
+    if (originalUrl !== undefined && originalUrl !== url) return path; // the app has taken the mount path away
+    if (path.endsWith('/')) return '/';
+    const own = [...Object.keys(FILES), ...CALLS].find((each) => path.endsWith(each));
+    return own ?? (/\.[^/]*$|\/api\/[^/]*$/.test(path) ? path : '');
+  }
+
+  async #events(request: AppRequest, response: ServerResponse): Promise<void> {
+    if (this.#poller.isClosed) {
+      fail(response, 503, 'the page is closed');
       return;
     }
-    if (path === '/api/events') {
-      const mayForce = await this.#mayForce(request);
-      if (!response.destroyed) this.#poller.add(response, { mayForce });
-    } else if (path === '/api/lock') await this.#lock(searchParams.get('name') ?? '', response);
-    else await sendFile(path === '' ? '/' : path, request, response);
+    if (request.method === 'HEAD') {
+      response.writeHead(200, { 'Content-Type': 'text/event-stream' }).end();
+      return;
+    }
+    this.#poller.add(response);
+    // After the locks, which are to be seen even while the app takes its time for this.
+    this.#poller.tell(response, { mayForce: await this.#mayForce(request) });
   }
 
   async #lock(name: string, response: ServerResponse): Promise<void> {
+    if (name === '') {
+      fail(response, 400, 'the name is missing: api/lock?name=…');
+      return;
+    }
     try {
-      const lock = await this.#holdfast.inspect(name);
+      const lock = name.startsWith(this.#prefix) ? await this.#holdfast.inspect(name) : undefined;
       sendJson(response, 200, { nowMs: Date.now(), lock: lock ? rowOf(lock) : null });
     } catch (error) {
       failBy(response, error);
@@ -171,18 +203,32 @@ class Pages {
   }
 
   async #mayForce(request: IncomingMessage): Promise<boolean> {
-    return (await this.#allowForce?.(request)) === true;
+    try {
+      return (await this.#allowForce?.(request)) === true;
+    } catch (error) {
+      warn('asked allowForce, which failed', error);
+      return false;
+    }
   }
 
   async #force(request: AppRequest, response: ServerResponse): Promise<void> {
     const foreign = whyForeign(request);
-    if (foreign !== undefined) fail(response, 403, foreign);
-    else if (!(await this.#mayForce(request))) fail(response, 403, 'you may not free locks here');
-    else {
-      const name = await nameIn(request);
-      if (name === undefined) fail(response, 400, 'the body must be JSON: {"name":"…"}');
-      else await this.#forceNamed(name, response);
+    if (foreign !== undefined) {
+      fail(response, 403, foreign);
+      return;
     }
+    if (!(await this.#mayForce(request))) {
+      fail(response, 403, 'you may not free locks here');
+      return;
+    }
+    const body = await bodyOf(request);
+    if (response.destroyed) return; // who asked has gone, and nobody would learn what became of it
+    const name = nameIn(body);
+    if (body === undefined)
+      fail(response, 413, 'the body is too long', { Connection: 'close' }); // the rest of it is not read
+    else if (name === undefined) fail(response, 400, 'the body must be JSON: {"name":"…"}');
+    else if (!name.startsWith(this.#prefix)) fail(response, 403, 'this page has no such lock');
+    else await this.#forceNamed(name, response);
   }
 
   async #forceNamed(name: string, response: ServerResponse): Promise<void> {
@@ -209,13 +255,28 @@ function whyForeign({ headers }: IncomingMessage): string | undefined {
   return isSame ? undefined : 'the request is of another site';
 }
 
-/** The name in the body; undefined: there is none. */
-async function nameIn(request: AppRequest): Promise<string | undefined> {
+/** What was sent: an object that the app has read already, or text; undefined: it is too long. */
+async function bodyOf(request: AppRequest): Promise<unknown> {
   const { body } = request;
-  const isRead = body !== undefined && body !== null;
-  const isParsed = isRead && typeof body === 'object' && !Buffer.isBuffer(body);
-  const text = Buffer.isBuffer(body) || typeof body === 'string' ? body.toString() : undefined;
-  const given = isParsed ? body : parsed(text ?? (await textOf(request)));
+  if (Buffer.isBuffer(body)) return body.toString();
+  // An empty object may mean that a parser of the app left the body alone.
+  const isLeft = typeof body === 'object' && body !== null && Object.keys(body).length === 0;
+  if (body !== undefined && body !== null && (!isLeft || request.readableEnded)) return body;
+  if (request.readableEnded) return '';
+  let byteCount = 0;
+  const chunks: Buffer[] = [];
+  for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+    const bytes = Buffer.from(chunk as Buffer | string);
+    byteCount += bytes.length;
+    if (byteCount > MOST_BODY_BYTES) return undefined;
+    chunks.push(bytes);
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+/** The name in the body; undefined: there is none. */
+function nameIn(body: unknown): string | undefined {
+  const given = typeof body === 'string' ? parsed(body) : body;
   const { name } = (given ?? {}) as { name?: unknown };
   return typeof name === 'string' && name !== '' ? name : undefined;
 }
@@ -228,36 +289,42 @@ function parsed(text: string): unknown {
   }
 }
 
-async function textOf(request: IncomingMessage): Promise<string> {
-  let text = '';
-  for await (const chunk of request.setEncoding('utf8')) {
-    text += String(chunk);
-    if (text.length > MOST_BODY_BYTES) return '';
-  }
-  return text;
-}
-
 async function sendFile(
   path: string,
   request: AppRequest,
   response: ServerResponse,
 ): Promise<void> {
-  const [file, type] = (Object.hasOwn(FILES, path) ? FILES[path] : undefined) ?? [];
-  if (file === undefined) {
-    fail(response, 404, 'no such page (if the handler is mounted below a path, give basePath)');
+  const [full = '/', query] = splitUrl(request.originalUrl ?? request.url);
+  if (path === '' || (path === '/' && !full.endsWith('/'))) {
+    // The page's own addresses are relative to it. (The dot: a last part with a colon is no address of another site.)
+    const last = full.slice(full.lastIndexOf('/') + 1);
+    const location = `./${last}/${query === undefined ? '' : `?${query}`}`;
+    response.writeHead(302, { Location: location }).end();
     return;
   }
-  const [full = '/', query] = (request.originalUrl ?? request.url ?? '/').split('?');
-  if (path === '/' && !full.endsWith('/')) {
-    // The page's own addresses are relative to it.
-    const last = full.slice(full.lastIndexOf('/') + 1);
-    const location = `${last}/${query === undefined ? '' : `?${query}`}`;
-    response.writeHead(302, { Location: location }).end();
+  const [file, type] = (Object.hasOwn(FILES, path) ? FILES[path] : undefined) ?? [];
+  if (file === undefined) {
+    fail(response, 404, 'no such page');
     return;
   }
   const content = await readFile(new URL(`./page/${file}`, import.meta.url));
   response.writeHead(200, { 'Content-Type': `${type ?? ''}; charset=utf-8` });
   response.end(request.method === 'HEAD' ? undefined : content);
+}
+
+/** Path and query of a request's URL; no query: one element. */
+function splitUrl(url = '/'): string[] {
+  const at = url.indexOf('?');
+  return at < 0 ? [url] : [url.slice(0, at), url.slice(at + 1)];
+}
+
+function isBelow(path: string, base: string): boolean {
+  return path === base || path.startsWith(`${base}/`);
+}
+
+/** What the sender of a request need not know. */
+function warn(what: string, error: unknown): void {
+  process.emitWarning(`the live page ${what}: ${inspect(error)}`, 'HoldfastWarning');
 }
 
 function failBy(response: ServerResponse, error: unknown): void {

@@ -8,6 +8,8 @@ const locks = new Map();
 let points = [];
 let changes = [];
 let mayForce = false;
+/** Whether there may be more locks than the server tells. */
+let isCut = false;
 /** What is to be added to this machine's clock to have the server's, in milliseconds. */
 let aheadMs = 0;
 /** The longest lease seen of each owner: what a full bar means. */
@@ -17,42 +19,66 @@ const nowMs = () => Date.now() + aheadMs;
 
 // What the server tells.
 
-const source = new EventSource('api/events');
-const on = (name, handle) =>
-  source.addEventListener(name, (event) => handle(JSON.parse(event.data)));
+/** As many as the server keeps. */
+const MOST_POINTS = 600;
+const MOST_CHANGES = 2000;
 
-on('facts', (facts) => {
-  mayForce = facts.mayForce;
-});
-on('all', (all) => {
-  aheadMs = all.nowMs - Date.now();
-  locks.clear();
-  for (const row of all.rows) locks.set(row.name, row);
-  points = all.points;
-  changes = all.changes;
-  trouble();
-  draw();
-});
-on('look', (look) => {
-  aheadMs = look.nowMs - Date.now();
-  for (const row of look.changed) locks.set(row.name, row);
-  for (const name of look.gone) locks.delete(name);
-  points.push(look.point);
-  changes.push(...look.changes);
-  points.splice(0, points.length - 600);
-  changes.splice(0, changes.length - 500);
-  trouble();
-  draw();
-});
-on('trouble', ({ message }) => trouble(message));
-source.addEventListener('error', () =>
-  trouble('no connection to the app that serves this page; it is tried again'),
-);
+function connect() {
+  const source = new EventSource('api/events');
+  const on = (name, handle) =>
+    source.addEventListener(name, (event) => handle(JSON.parse(event.data)));
+  on('facts', (facts) => {
+    mayForce = facts.mayForce;
+    draw();
+  });
+  on('all', (all) => {
+    aheadMs = all.nowMs - Date.now();
+    isCut = all.isCut;
+    locks.clear();
+    for (const row of all.rows) locks.set(row.name, row);
+    points = all.points;
+    changes = all.changes;
+    trouble();
+    draw();
+  });
+  on('look', (look) => {
+    aheadMs = look.nowMs - Date.now();
+    isCut = look.isCut;
+    for (const row of look.changed) locks.set(row.name, row);
+    for (const name of look.gone) locks.delete(name);
+    points = thinned([...points, look.point]);
+    changes = [...changes, ...look.changes].slice(-MOST_CHANGES);
+    trouble();
+    draw();
+  });
+  on('trouble', ({ message }) => trouble(message));
+  source.addEventListener('error', () => {
+    trouble('no connection to the app that serves this page; it is tried again');
+    // The browser connects again by itself, but not after an answer such as a proxy's 502.
+    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
+  });
+}
+
+/** Too many points become half as many, each the larger of two, as on the server. */
+function thinned(all) {
+  if (all.length <= MOST_POINTS) return all;
+  const half = [];
+  for (let index = 0; index < all.length; index += 2) {
+    const [one, other = one] = all.slice(index, index + 2);
+    half.push({
+      atMs: other.atMs,
+      held: Math.max(one.held, other.held),
+      waiting: Math.max(one.waiting, other.waiting),
+      longestWaitMs: Math.max(one.longestWaitMs, other.longestWaitMs),
+    });
+  }
+  return half;
+}
 
 function trouble(message) {
   const banner = byId('banner');
   banner.hidden = message === undefined;
-  if (message !== undefined) banner.textContent = `What is shown is out of date: ${message}`;
+  if (message !== undefined) setText(banner, `What is shown is out of date: ${message}`);
 }
 
 // Small helpers.
@@ -62,6 +88,11 @@ function element(tag, text, className) {
   if (text !== undefined) made.textContent = text;
   if (className) made.className = className;
   return made;
+}
+
+/** Only if it differs: what is set anew is read out anew. */
+function setText(place, text) {
+  if (place.textContent !== text) place.textContent = text;
 }
 
 function inWords(ms) {
@@ -75,7 +106,8 @@ function inWords(ms) {
 
 const ago = ({ sinceMs }) => (sinceMs === undefined ? '?' : inWords(nowMs() - sinceMs));
 const left = ({ endsAtMs }) => (endsAtMs === undefined ? 'no end' : inWords(endsAtMs - nowMs()));
-const waitingOf = ({ waiters, waitingClients }) => Math.max(waiters.length, waitingClients);
+/** Who stands in line, or else listens. (A client goes on listening for a moment after its last wait.) */
+const waitingOf = ({ waiters, waitingClients }) => waiters.length || waitingClients;
 
 function waitText(lock) {
   if (lock.waiters.length > 0) return `${lock.waiters.length} in line`;
@@ -120,7 +152,7 @@ function filtered() {
 function drawAll() {
   visible = filtered();
   byId('space').style.height = `${visible.length * ROW_HEIGHT}px`;
-  byId('shown').textContent = `${visible.length} of ${locks.size}`;
+  setText(byId('shown'), `${visible.length} of ${locks.size}${isCut ? ' or more' : ''}`);
   drawRows();
   drawCharts();
 }
@@ -131,6 +163,7 @@ function drawRows() {
   const count = Math.ceil(rows.clientHeight / ROW_HEIGHT) + 10;
   const wanted = visible.slice(first, first + count);
   const known = new Map([...rows.querySelectorAll('a.row')].map((row) => [row.dataset.name, row]));
+  const { name: focused, index: focusedIndex } = document.activeElement?.dataset ?? {};
   for (const [name, row] of known) if (!wanted.some((lock) => lock.name === name)) row.remove();
   for (const [index, lock] of wanted.entries()) {
     const row = known.get(lock.name) ?? newRow(lock.name);
@@ -141,6 +174,11 @@ function drawRows() {
     const at = rows.children[index + 1];
     if (at !== row) rows.insertBefore(row, at ?? null);
   }
+  // A row that was moved keeps its focus. If its lock is gone, the next one has it, so that the arrow keys go on.
+  if (!known.has(focused) || document.activeElement?.dataset.name === focused) return;
+  const isThere = visible.some((lock) => lock.name === focused);
+  const next = visible[Math.min(Number(focusedIndex), visible.length - 1)]?.name;
+  rowOf(isThere ? focused : next)?.focus({ preventScroll: true });
 }
 
 function newRow(name) {
@@ -163,8 +201,7 @@ function fillRow(row, lock) {
     holder ? left(holder) : '',
     waitText(lock),
   ];
-  for (const [index, text] of cells.entries())
-    if (row.children[index].textContent !== text) row.children[index].textContent = text;
+  for (const [index, text] of cells.entries()) setText(row.children[index], text);
   row.children[4].style.setProperty('--part', `${holder ? leasePart(holder) : 0}%`);
 }
 
@@ -242,10 +279,41 @@ const chosen = () => {
   }
 };
 
-function drawOne(name) {
+/** A lock that is not in the list, since that is cut: what the server says of it, when it was last asked. */
+let asked = { name: '', lock: null };
+let isAsking = false;
+
+async function ask(name) {
+  if (isAsking) return;
+  isAsking = true;
+  try {
+    const response = await fetch(`api/lock?name=${encodeURIComponent(name)}`);
+    if (response.ok) asked = { name, lock: (await response.json()).lock };
+  } catch {
+    // the app is gone: the banner says so
+  } finally {
+    isAsking = false;
+  }
+}
+
+function lockNamed(name) {
   const lock = locks.get(name);
+  if (lock || !isCut) return lock;
+  void ask(name);
+  return asked.name === name ? (asked.lock ?? undefined) : undefined;
+}
+
+/** Whether somebody marks text in a part of the page, which a new text would undo. */
+function isMarked(part) {
+  const selection = window.getSelection();
+  return selection !== null && !selection.isCollapsed && part.contains(selection.anchorNode);
+}
+
+function drawOne(name) {
+  if (isMarked(byId('one'))) return;
+  const lock = lockNamed(name);
   const heading = byId('one-name');
-  heading.textContent = lock ? `${name} (${lock.kind})` : name;
+  setText(heading, lock ? `${name} (${lock.kind})` : name);
   const body = element('div');
   if (!lock) body.append(element('p', 'Nobody holds this lock.'));
   else describe(lock, body);
@@ -296,8 +364,8 @@ function what({ mode, permits }) {
 }
 
 byId('force-button').addEventListener('click', () => {
-  const lock = locks.get(chosen());
-  if (!lock) return;
+  const lock = lockNamed(chosen());
+  if (!lock?.holders.length) return; // it was released before the button was drawn anew
   const holders = lock.holders.map(({ ownerId }) => ownerId).join(', ');
   byId('force-text').textContent =
     `${holders} holds it for ${ago(lock.holders[0])}. It learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.`;
@@ -319,7 +387,7 @@ byId('force-yes').addEventListener('click', async () => {
       body: JSON.stringify({ name: chosen() }),
     });
     const answer = await response.json();
-    if (!response.ok) said.textContent = answer.error;
+    if (!response.ok) said.textContent = answer.error ?? `refused (${response.status})`;
     else said.textContent = answer.forced ? 'It is free.' : 'It had been released by then.';
   } catch (error) {
     said.textContent = String(error); // the app is gone, or answers no JSON
@@ -345,6 +413,7 @@ let viewed = '';
 window.addEventListener('hashchange', () => {
   byId('force-ask').hidden = true;
   byId('force-said').textContent = '';
+  window.getSelection()?.removeAllRanges();
   draw();
   const name = chosen();
   if (name !== '') byId('one').querySelector('a').focus();
@@ -381,6 +450,7 @@ theme.addEventListener('click', () => {
   }
 });
 
+connect();
 setInterval(() => {
   if (chosen() === '') drawRows();
   else drawOne(chosen());

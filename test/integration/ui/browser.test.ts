@@ -1,11 +1,15 @@
 // The live page in a real browser: what is seen follows what happens. Debian's Chromium, driven over its protocol.
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import puppeteer, { type Browser, type Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { serve, type Served } from '../../../src/ui/serve.js';
+import { ui } from '../../../src/ui/ui.js';
 import { connectedClient, newClient, nextEvent, sharedConnection } from '../../support/clients.js';
 import { expectOutages } from '../../support/expected-warnings.js';
 import { startRedis } from '../../support/redis-server.js';
@@ -151,6 +155,62 @@ describe.skipIf(CHROMIUM === undefined)(title, () => {
     await expect.poll(focused).toBe(`${prefix}:b`);
     for (const hold of holds) await hold.release();
   });
+
+  it('keeps the focus in the list when the lock that has it is released', async () => {
+    const holds = await Promise.all(
+      ['a', 'b', 'c'].map((each) => client.getLock(`${prefix}:${each}`).acquire()),
+    );
+    await open();
+    await expectText('#shown', '3 of 3');
+    await page.focus('#rows a.row');
+    await page.keyboard.press('ArrowDown');
+    const focused = (): Promise<unknown> => inPage('document.activeElement?.dataset.name');
+    expect(await focused()).toBe(`${prefix}:b`);
+    await holds[1]!.release();
+    await expectText('#shown', '2 of 2');
+    expect(await focused()).toBe(`${prefix}:c`);
+    await holds[0]!.release();
+    await expectText('#shown', '1 of 1');
+    expect(await focused()).toBe(`${prefix}:c`);
+    await holds[2]!.release();
+    await expectText('#shown', '0 of 0');
+  });
+
+  it('shows a lock beyond the limit, too, and goes on after an app that answered 502', async () => {
+    const names = ['a', 'b'].map((each) => `${prefix}:${each}`);
+    const holds = await Promise.all(names.map((name) => client.getLock(name).acquire()));
+    let isDown = false;
+    let handler = ui(client, { prefix, limit: 1 });
+    const server = createServer((request, response) => {
+      if (isDown) response.writeHead(502).end();
+      else handler(request, response);
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const url = `http://127.0.0.1:${String((server.address() as AddressInfo).port)}/`;
+    await page.goto(url);
+    await expectText('#shown', '1 of 1 or more');
+    for (const [index, name] of names.entries()) {
+      await page.goto(`${url}#${encodeURIComponent(name)}`);
+      await expectText('#one-body', holds[index]!.ownerId);
+    }
+    isDown = true;
+    handler.close();
+    await expectText('#banner', 'no connection to the app');
+    await expect.poll(() => problems.join(), { timeout: 20_000 }).toContain('502');
+    problems.length = 0;
+    handler = ui(client, { prefix });
+    isDown = false;
+    await expect.poll(() => inPage(`${found('#banner')}.hidden`), { timeout: 20_000 }).toBe(true);
+    problems.length = 0; // further attempts, perhaps
+    await page.keyboard.press('Escape');
+    await expectText('#shown', '2 of 2');
+    for (const hold of holds) await hold.release();
+    await page.goto('about:blank');
+    handler.close();
+    server.close();
+    server.closeAllConnections();
+  }, 60_000);
 
   it('frees a lock, after asking, if that is allowed', async () => {
     const name = `${prefix}:a`;

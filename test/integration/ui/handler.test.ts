@@ -7,6 +7,7 @@ import {
   createServer,
   get,
   type IncomingMessage,
+  request,
   type RequestListener,
   type Server,
 } from 'node:http';
@@ -16,7 +17,7 @@ import { Holdfast } from '../../../src/index.js';
 import { serve } from '../../../src/ui/serve.js';
 import { ui, type UiHandler, type UiOptions } from '../../../src/ui/ui.js';
 import { newClient } from '../../support/clients.js';
-import { expectOutages } from '../../support/expected-warnings.js';
+import { expectOutages, expectWarnings } from '../../support/expected-warnings.js';
 import { startRedis } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -51,12 +52,17 @@ async function listen(listener: RequestListener): Promise<string> {
   servers.push(server);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  return `http://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+  return `http://127.0.0.1:${String(portOf(server))}`;
+}
+
+function portOf(server: Server): number {
+  return (server.address() as AddressInfo).port;
 }
 
 /** One viewer: what it was told, by event. */
 class Viewer {
   readonly told: { event: string; data: Record<string, unknown> }[] = [];
+  hasEnded = false;
   readonly #response: IncomingMessage;
   #text = '';
 
@@ -73,6 +79,7 @@ class Viewer {
       }
     });
     response.on('error', () => undefined); // the server closed it
+    response.on('close', () => (this.hasEnded = true));
   }
 
   static async at(url: string): Promise<Viewer> {
@@ -97,6 +104,22 @@ function force(
 ): Promise<Response> {
   return fetch(`${url}/api/force`, { method: 'POST', headers, body: JSON.stringify({ name }) });
 }
+
+function fail(message: string): never {
+  throw new Error(message);
+}
+
+function connectionsOf(server: Server): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.getConnections((error, count) => {
+      if (error) reject(error);
+      else resolve(count);
+    });
+  });
+}
+
+// Of an allowForce that fails.
+expectWarnings(/^the live page asked allowForce, which failed/);
 
 describe('the page', () => {
   it.each([
@@ -132,10 +155,11 @@ describe('the page', () => {
     ['GET', '/../package.json', 404],
     ['GET', '/constructor', 404],
     ['POST', '/', 405],
+    ['PUT', '/page.js', 405],
     ['DELETE', '/api/events', 405],
     ['GET', '/api/force', 405],
   ])('%s %s is refused', async (method, path, status) => {
-    const url = await listen(mount());
+    const url = await listen(mount({ basePath: '/' }));
     const response = await fetch(url + path, { method });
     expect(response.status).toBe(status);
     expect(await response.json()).toHaveProperty('error');
@@ -145,16 +169,33 @@ describe('the page', () => {
     const app = express();
     app.use('/locks', mount());
     const stripped = await listen(app);
-    const whole = await listen(mount({ basePath: '/ops/locks/' }));
-    for (const url of [`${stripped}/locks`, `${whole}/ops/locks`]) {
+    const named = await listen(mount({ basePath: '/ops/locks/' }));
+    const unnamed = await listen(mount());
+    for (const url of [`${stripped}/locks`, `${named}/ops/locks`, `${unnamed}/any/locks`]) {
       const redirected = await fetch(`${url}?x=1`, { redirect: 'manual' });
       expect(redirected.status).toBe(302);
-      expect(redirected.headers.get('location')).toBe('locks/?x=1');
+      expect(redirected.headers.get('location')).toBe('./locks/?x=1');
       const page = await fetch(url);
       expect(page.url).toBe(`${url}/`);
       expect(await page.text()).toContain('page.js');
       expect((await fetch(`${url}/page.js`)).status).toBe(200);
+      expect((await fetch(`${url}/api/lock?name=${prefix}`)).status).toBe(200);
+      expect((await fetch(`${url}/api/other`)).status).toBe(404);
+      expect((await fetch(`${url}/other.js`)).status).toBe(404);
     }
+    expect((await fetch(`${named}/other/page.js`)).status).toBe(404);
+  });
+
+  it.each(['/https:evil', '//evil', '/\\evil'])('leads to no other site from %s', async (path) => {
+    const url = await listen(mount());
+    const { port } = new URL(url);
+    const [response] = (await once(get({ port, host: '127.0.0.1', path }), 'response')) as [
+      IncomingMessage,
+    ];
+    response.resume();
+    expect(response.statusCode).toBe(302);
+    const location = new URL(response.headers.location!, `${url}${path}`);
+    expect(location.hostname).toBe('127.0.0.1');
   });
 });
 
@@ -217,6 +258,10 @@ describe('viewers', () => {
     await server.kill();
     await expect.poll(() => viewer.of('trouble').length).toBeGreaterThan(0);
     expect(viewer.of('trouble')[0]!['message']).toContain('Redis');
+    // Also who comes only now.
+    const late = await Viewer.at(`http://127.0.0.1:${String(portOf(servers[0]!))}`);
+    await expect.poll(() => late.of('trouble').length).toBe(1);
+    late.leave();
     await server.start();
     const looksBefore = viewer.of('look').length;
     await expect.poll(() => viewer.of('look').length).toBeGreaterThan(looksBefore);
@@ -224,7 +269,52 @@ describe('viewers', () => {
   });
 });
 
+describe('api/events', () => {
+  it('answers HEAD without a stream, and nobody after close()', async () => {
+    const list = vi.spyOn(client, 'list');
+    const page = mount();
+    const url = await listen(page);
+    const head = await fetch(`${url}/api/events`, { method: 'HEAD' });
+    expect([head.status, await head.text()]).toEqual([200, '']);
+    expect(list).not.toHaveBeenCalled();
+    const viewer = await Viewer.at(url);
+    await expect.poll(() => viewer.of('all').length).toBe(1);
+    page.close();
+    await expect.poll(() => viewer.hasEnded).toBe(true);
+    expect((await fetch(`${url}/api/events`)).status).toBe(503);
+  });
+
+  it('shows the locks while the app takes its time for allowForce', async () => {
+    let allow: (may: boolean) => void = () => undefined;
+    const url = await listen(
+      mount({ allowForce: () => new Promise<boolean>((resolve) => (allow = resolve)) }),
+    );
+    const viewer = await Viewer.at(url);
+    await expect.poll(() => viewer.of('all').length).toBe(1);
+    expect(viewer.of('facts')).toEqual([]);
+    allow(true);
+    await expect.poll(() => viewer.of('facts')).toEqual([{ mayForce: true }]);
+    viewer.leave();
+  });
+
+  it('keeps middlewares from holding events back', async () => {
+    const url = await listen(mount());
+    const [response] = (await once(get(`${url}/api/events`), 'response')) as [IncomingMessage];
+    expect(response.headers['cache-control']).toBe('no-store, no-transform');
+    response.destroy();
+  });
+});
+
 describe('api/lock', () => {
+  it('knows no lock outside of the prefix', async () => {
+    const name = `${prefix}:a`;
+    const url = await listen(mount({ prefix: `${prefix}:b` }));
+    const hold = await client.getLock(name).acquire();
+    const response = await fetch(`${url}/api/lock?name=${encodeURIComponent(name)}`);
+    expect(await response.json()).toMatchObject({ lock: null });
+    await hold.release();
+  });
+
   it('shows one lock, or that nobody has it', async () => {
     const url = await listen(mount());
     const name = `${prefix}:ä ?&`;
@@ -236,7 +326,7 @@ describe('api/lock', () => {
     expect(await look()).toMatchObject({ name, holders: [{ ownerId: hold.ownerId }] });
     await hold.release();
     expect(await look()).toBeNull();
-    expect((await fetch(`${url}/api/lock`)).status).toBe(409);
+    expect((await fetch(`${url}/api/lock`)).status).toBe(400);
   });
 });
 
@@ -284,6 +374,68 @@ describe('api/force', () => {
     await hold.release();
   });
 
+  it('frees no lock outside of the prefix', async () => {
+    const url = await listen(mount({ prefix: `${prefix}:b`, allowForce: () => true }));
+    const hold = await client.getLock(`${prefix}:a`).acquire();
+    expect((await force(url, `${prefix}:a`)).status).toBe(403);
+    expect(hold.signal.aborted).toBe(false);
+    await hold.release();
+  });
+
+  it.each([
+    ['throws', () => fail('the password is hunter2')],
+    ['rejects', () => Promise.reject(new Error('the password is hunter2'))],
+    ['is truthy, but not true', () => 'yes' as never],
+  ])('is refused if allowForce %s, and tells nothing of it', async (_, allowForce) => {
+    const url = await listen(mount({ allowForce }));
+    const hold = await client.getLock(`${prefix}:a`).acquire();
+    const response = await force(url, `${prefix}:a`);
+    expect(response.status).toBe(403);
+    expect(await response.json()).toEqual({ error: 'you may not free locks here' });
+    expect(hold.signal.aborted).toBe(false);
+    await hold.release();
+  });
+
+  it('is refused with a body that is too long, without reading it to its end', async () => {
+    const url = await listen(mount({ allowForce: () => true }));
+    const headers = { ...JSON_FORCE, 'content-length': '1000000' };
+    const sent = request(`${url}/api/force`, { method: 'POST', headers });
+    sent.on('error', () => undefined); // the server closes the connection
+    sent.write(Buffer.alloc(20_000, 'x'));
+    const [response] = (await once(sent, 'response')) as [IncomingMessage];
+    response.resume();
+    expect(response.statusCode).toBe(413);
+    sent.destroy();
+  });
+
+  it('frees nothing for a sender that goes before its body is complete', async () => {
+    const inspected = vi.spyOn(client, 'inspect');
+    const asked = vi.fn(() => true);
+    const url = await listen(mount({ allowForce: asked }));
+    const headers = { ...JSON_FORCE, 'content-length': '100' };
+    const sent = request(`${url}/api/force`, { method: 'POST', headers });
+    sent.on('error', () => undefined); // it is destroyed below
+    sent.write('{"name":');
+    await expect.poll(() => asked.mock.calls.length).toBe(1);
+    sent.destroy();
+    await expect.poll(() => connectionsOf(servers[0]!)).toBe(0);
+    expect(inspected).not.toHaveBeenCalled();
+  });
+
+  it('reads a body that a parser of the app has left alone', async () => {
+    const app = express();
+    app.use('/locks', (req, _res, next) => {
+      req.body = {}; // as the parsers of Express 4 do
+      next();
+    });
+    app.use('/locks', mount({ allowForce: () => true }));
+    const url = await listen(app);
+    expect(await (await force(`${url}/locks`, `${prefix}:a`)).json()).toEqual({
+      name: `${prefix}:a`,
+      forced: false,
+    });
+  });
+
   it('takes a body that the app has read already', async () => {
     const app = express();
     app.use(express.json());
@@ -296,7 +448,7 @@ describe('api/force', () => {
     expect(hold.signal.aborted).toBe(true);
   });
 
-  it.each(['', '{', '[]', '{"name":3}', JSON.stringify({ name: 'x'.repeat(20_000) })])(
+  it.each(['', '{', '[]', 'null', '3', '{"name":3}', '{"name":""}'])(
     'refuses the body %j',
     async (body) => {
       const url = await listen(mount({ allowForce: () => true }));
@@ -324,13 +476,15 @@ describe('api/force', () => {
 
 it('is mounted in Fastify', async () => {
   const app = fastify({ forceCloseConnections: true });
-  const page = mount({ basePath: '/locks', allowForce: () => true });
-  app.all('/locks/*', (request, reply) => {
-    reply.hijack();
-    page(Object.assign(request.raw, { body: request.body }), reply.raw);
-  });
+  const page = mount({ allowForce: () => true });
+  for (const path of ['/locks', '/locks/*']) {
+    app.all(path, (request, reply) => {
+      reply.hijack();
+      page(Object.assign(request.raw, { body: request.body }), reply.raw);
+    });
+  }
   const url = await app.listen({ port: 0, host: '127.0.0.1' });
-  expect(await (await fetch(`${url}/locks/`)).text()).toContain('page.js');
+  expect(await (await fetch(`${url}/locks`)).text()).toContain('page.js');
   const hold = await client.getLock(`${prefix}:a`).acquire();
   const viewer = await Viewer.at(`${url}/locks`);
   await expect.poll(() => viewer.of('all').length).toBe(1);
