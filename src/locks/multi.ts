@@ -7,7 +7,7 @@ import { BaseLock, type HeldHere } from './base-lock.js';
 import { parseMembers, type SingleLock } from './single-lock.js';
 import { anonymousLockId, lockCallBegins, nothingToUnlock } from '../core/misuse.js';
 import type { AcquireRequest } from '../api/options.js';
-import { inTurn } from '../runtime/node.js';
+import { inTurn, pauseIfLong } from '../runtime/node.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 import { hasFailed, type MarkedLock } from '../scopes/anonymous.js';
 import {
@@ -200,6 +200,7 @@ export class MultiAcquisition {
       return hold;
     } catch (error) {
       acquireFails(session, about, message, ended(), error, waitMs, undefined);
+      await pauseIfLong(); // the call may have failed without a round trip
       throw error;
     }
   }

@@ -121,6 +121,13 @@ function connectionsOf(server: Server): Promise<number> {
 // Of an allowForce that fails.
 expectWarnings(/^the live page asked allowForce, which failed/);
 
+/** Reads the body, too: a connection with an unread one stays open. */
+async function statusOf(asked: string | Promise<Response>, init?: RequestInit): Promise<number> {
+  const response = await (typeof asked === 'string' ? fetch(asked, init) : asked);
+  await response.text();
+  return response.status;
+}
+
 describe('the page', () => {
   it.each([
     ['/', 'text/html', '<title>holdfast'],
@@ -173,17 +180,18 @@ describe('the page', () => {
     const unnamed = await listen(mount());
     for (const url of [`${stripped}/locks`, `${named}/ops/locks`, `${unnamed}/any/locks`]) {
       const redirected = await fetch(`${url}?x=1`, { redirect: 'manual' });
+      await redirected.text();
       expect(redirected.status).toBe(302);
       expect(redirected.headers.get('location')).toBe('./locks/?x=1');
       const page = await fetch(url);
       expect(page.url).toBe(`${url}/`);
       expect(await page.text()).toContain('page.js');
-      expect((await fetch(`${url}/page.js`)).status).toBe(200);
-      expect((await fetch(`${url}/api/lock?name=${prefix}`)).status).toBe(200);
-      expect((await fetch(`${url}/api/other`)).status).toBe(404);
-      expect((await fetch(`${url}/other.js`)).status).toBe(404);
+      expect(await statusOf(`${url}/page.js`)).toBe(200);
+      expect(await statusOf(`${url}/api/lock?name=${prefix}`)).toBe(200);
+      expect(await statusOf(`${url}/api/other`)).toBe(404);
+      expect(await statusOf(`${url}/other.js`)).toBe(404);
     }
-    expect((await fetch(`${named}/other/page.js`)).status).toBe(404);
+    expect(await statusOf(`${named}/other/page.js`)).toBe(404);
   });
 
   it.each(['/https:evil', '//evil', '/\\evil'])('leads to no other site from %s', async (path) => {
@@ -281,7 +289,7 @@ describe('api/events', () => {
     await expect.poll(() => viewer.of('all').length).toBe(1);
     page.close();
     await expect.poll(() => viewer.hasEnded).toBe(true);
-    expect((await fetch(`${url}/api/events`)).status).toBe(503);
+    expect(await statusOf(`${url}/api/events`)).toBe(503);
   });
 
   it('shows the locks while the app takes its time for allowForce', async () => {
@@ -326,7 +334,7 @@ describe('api/lock', () => {
     expect(await look()).toMatchObject({ name, holders: [{ ownerId: hold.ownerId }] });
     await hold.release();
     expect(await look()).toBeNull();
-    expect((await fetch(`${url}/api/lock`)).status).toBe(400);
+    expect(await statusOf(`${url}/api/lock`)).toBe(400);
   });
 });
 
@@ -334,7 +342,7 @@ describe('api/force', () => {
   it('is refused unless it is allowed', async () => {
     const hold = await client.getLock(`${prefix}:a`).acquire();
     const readOnly = await listen(mount());
-    expect((await force(readOnly, `${prefix}:a`)).status).toBe(403);
+    expect(await statusOf(force(readOnly, `${prefix}:a`))).toBe(403);
     const asked: (string | undefined)[] = [];
     const some = await listen(
       mount({
@@ -344,7 +352,7 @@ describe('api/force', () => {
         },
       }),
     );
-    expect((await force(some, `${prefix}:a`)).status).toBe(403);
+    expect(await statusOf(force(some, `${prefix}:a`))).toBe(403);
     expect(hold.signal.aborted).toBe(false);
     const headers = { ...JSON_FORCE, authorization: 'admin' };
     const forced = await force(some, `${prefix}:a`, headers);
@@ -368,7 +376,7 @@ describe('api/force', () => {
     const allowForce = vi.fn(() => true);
     const url = await listen(mount({ allowForce }));
     const hold = await client.getLock(`${prefix}:a`).acquire();
-    expect((await force(url, `${prefix}:a`, headers)).status).toBe(403);
+    expect(await statusOf(force(url, `${prefix}:a`, headers))).toBe(403);
     expect(allowForce).not.toHaveBeenCalled();
     expect(hold.signal.aborted).toBe(false);
     await hold.release();
@@ -377,7 +385,7 @@ describe('api/force', () => {
   it('frees no lock outside of the prefix', async () => {
     const url = await listen(mount({ prefix: `${prefix}:b`, allowForce: () => true }));
     const hold = await client.getLock(`${prefix}:a`).acquire();
-    expect((await force(url, `${prefix}:a`)).status).toBe(403);
+    expect(await statusOf(force(url, `${prefix}:a`))).toBe(403);
     expect(hold.signal.aborted).toBe(false);
     await hold.release();
   });
@@ -457,6 +465,7 @@ describe('api/force', () => {
         headers: JSON_FORCE,
         body,
       });
+      await response.text();
       expect(response.status).toBe(400);
     },
   );
@@ -499,7 +508,7 @@ describe('serve()', () => {
     const served = await serve(client, { port: 0, prefix, mayForce: false });
     const { port } = new URL(served.url);
     expect(served.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/$/);
-    expect((await fetch(`http://localhost:${port}/`)).status).toBe(200);
+    expect(await statusOf(`http://localhost:${port}/`)).toBe(200);
     const answer = await new Promise<IncomingMessage>((resolve) => {
       get({ port, host: '127.0.0.1', headers: { host: 'evil.example' } }, resolve);
     });
