@@ -101,11 +101,16 @@ export class Line<Next = unknown> implements ChannelListener {
   }
 
   stillHeld(entry: LineEntry<Next>, ttlMs: number): void {
-    if (this.isTrying(entry)) this.#attempt = undefined;
+    const attempt = this.isTrying(entry) ? this.#attempt : undefined;
+    if (attempt) this.#attempt = undefined;
     this.#turns.stillHeld();
-    this.#listen();
+    const wasDeaf = this.#subscription === undefined;
+    const subscription = this.#listen();
     this.#lookAgain(ttlMs);
-    if (this.#next) this.#wake(this.#next);
+    // As for `join`: the channel may still be subscribed for a former line, and its message may have overtaken the answer.
+    const hasMissed = wasDeaf && attempt && subscription.mayHaveMissed(attempt.sinceMs);
+    if (hasMissed) this.#wake();
+    else if (this.#next) this.#wake(this.#next);
   }
 
   leave(entry: LineEntry<Next>, leaseMs?: number): void {

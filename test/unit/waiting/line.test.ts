@@ -225,6 +225,16 @@ describe('the subscription', () => {
     expect(mayTry(join(1))).toEqual([true]);
   });
 
+  it('begins with an answer "held" where the line had none: a message that overtook that answer allows one more try', () => {
+    const queued = line.queue(); // this client has the lock, so the line does not listen yet
+    line.free();
+    mayHaveMissed = true;
+    queued.stillHeld(30_000);
+    expect(mayTry([queued])).toEqual([true]);
+    queued.stillHeld(30_000);
+    expect(mayTry([queued])).toEqual([false]); // from now on the line hears each message itself
+  });
+
   it('is closed when the last waiter leaves, and no timer remains', () => {
     const places = join(2);
     places[0]!.leave();
