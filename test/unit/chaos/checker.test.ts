@@ -52,6 +52,14 @@ it('an owner that was named in a release may believe while the key is still that
     rulesBroken(both, { looks: [{ from, until: from + 0.2, owner: `${A}:1` }] });
   expect(lookedAt(201.4)).toEqual([]);
   expect(lookedAt(210)).toContain('not on the server');
+  const warned = (lock: string): Noted => [
+    201.5,
+    { what: 'warned', message: `lock "${lock}" not known to be released: no answer` },
+  ];
+  const late = [{ from: 210, until: 210.2, owner: `${A}:1` }];
+  const inOrder = (lock: string): Noted[] => [...both, warned(lock)].sort(([a], [b]) => a - b);
+  expect(rulesBroken(inOrder(LOCK), { looks: late })).toEqual([]);
+  expect(rulesBroken(inOrder('another'), { looks: late })).toContain('not on the server');
 });
 
 it('a holder that believes while the server names another one is reported; a single query may be outdated', () => {

@@ -261,6 +261,18 @@ it('a deleted key excuses the order of its line, and a loss only if it was that 
   ]);
 });
 
+it('a waiter that wants more permits than there were for a while loses its place, and is not overtaken', () => {
+  const called: Noted = [200, { ...CALL, id: A, isFair: true, permits: 2 }];
+  const waits: Noted = [290, { what: 'waiting', lock: LOCK, owner: `${A}:1` }];
+  const [, ...late] = held(A, 500, 600, { isFair: true, permits: 2 });
+  const order = inOrder([called, waits], held(B, 300, 400, { isFair: true, permits: 1 }), late);
+  const broken = (...notes: Noted[][]): string[] =>
+    rulesBroken(inOrder(order, ...notes), { plan: CHANGED, looks: [look(310, [B, 1])] });
+  expect(broken()).toEqual(['an overtaking']);
+  expect(broken(set(1, 292, 294), set(2, 410, 420))).toEqual([]);
+  expect(broken(set(1, 410, 420), set(2, 430, 440))).toEqual(['an overtaking']); // after B had entered
+});
+
 it('in calm times the first waiter for which there is room is let in at once, and learns of it', () => {
   const calm = 1e6 + 5_000;
   const books = { capacity: 2, used: 0, mistake: undefined, first: { owner: 'x:1', count: 1 } };
