@@ -157,7 +157,12 @@ async function forceAfterAsking(holdfast: Holdfast, name: string, values: Values
   }
   const isForced = await forceUnlock(holdfast, lock);
   if (values['json']) print(JSON.stringify({ name, forced: isForced }));
-  else print(isForced ? `"${name}" is free.` : `"${name}" had been released by then.`);
+  else
+    print(
+      isForced
+        ? `"${name}" was freed. Whoever waits for it may have it now.`
+        : `"${name}" had been released by then.`,
+    );
   return isForced ? EXIT.ok : EXIT.failed;
 }
 
@@ -221,16 +226,18 @@ function portrait(lock: Inspection, now: Date): string[] {
       `  held by ${styled('green', holder.ownerId)}${as(holder)}${timesOf(holder.holdCount)}`,
     );
     lines.push(`    client ${holder.clientId}`);
-    lines.push(`    ${sinceOf(holder, now, 'call began')}, lease left ${leaseOf(holder)}`);
+    lines.push(`    ${sinceOf(holder, now)}, lease left ${leaseOf(holder)}`);
   }
   for (const [index, waiter] of waiters.entries()) {
     const place = `${String(index + 1)}.`.padEnd(4);
     lines.push(
-      `  ${place}${styled('yellow', waiter.ownerId)}${as(waiter)}, ${sinceOf(waiter, now, 'waits')}`,
+      `  ${place}${styled('yellow', waiter.ownerId)}${as(waiter)}, ${sinceOf(waiter, now)}`,
     );
   }
   if (waiters.length === 0 && waitingClients > 0)
-    lines.push(`  ${clients(waitingClients)} listen for its release`);
+    lines.push(
+      `  ${clients(waitingClients)} ${waitingClients === 1 ? 'listens' : 'listen'} for its release`,
+    );
   if (token !== undefined) lines.push(`  last fencing token ${token}`);
   if (isCut) lines.push('  (there are more than are listed)');
   if (holders.length > 0 && kind !== 'semaphore')
@@ -251,10 +258,10 @@ function timesOf(holdCount: number | undefined): string {
   return holdCount === undefined || holdCount === 1 ? '' : `, ${String(holdCount)} times`;
 }
 
-function sinceOf({ since }: InspectedOwner, now: Date, what: string): string {
+function sinceOf({ since }: InspectedOwner, now: Date): string {
   if (!since) return `since when is not known (not an owner of this holdfast)`;
   const ago = inWords(Number(now) - Number(since));
-  return `${what} ${ago} ago, at ${since.toISOString()} by its client's clock`;
+  return `call began ${ago} ago, at ${since.toISOString()} by its client's clock`;
 }
 
 // What has changed between two looks.

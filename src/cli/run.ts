@@ -92,7 +92,10 @@ function optionsOf(values: Values): RunOptions {
       `--grace is ${String(graceMs)}: for a lock that is renewed it must be at most ${String(LONGEST_GRACE_MS)}`,
     );
   const busyExitCode = wholeNumberOf(values, 'conflict-exit-code', 0) ?? EXIT.busy;
-  if (busyExitCode > 255) throw new CommandError('--conflict-exit-code must be at most 255');
+  if (busyExitCode > 255)
+    throw new CommandError(
+      `--conflict-exit-code is ${String(busyExitCode)}: it must be at most 255`,
+    );
   return {
     kind,
     permits: permits ?? 1,

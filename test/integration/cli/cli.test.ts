@@ -145,7 +145,7 @@ describe('ls, show and force', () => {
     expect(shown.out).toMatch(
       /call began \d+ (ms|s) ago, at 20.*Z by its client's clock, lease left/,
     );
-    expect(shown.out).toMatch(/ {2}1\. {2}web-[0-9a-f]{12}:\d{16}, waits \d+ (ms|s) ago/);
+    expect(shown.out).toMatch(/ {2}1\. {2}web-[0-9a-f]{12}:\d{16}, call began \d+ (ms|s) ago/);
     expect(shown.out).toContain(`last fencing token ${String(hold.token)}`);
     expect(shown.out).toContain(`npx holdfast force ${name}`);
     const json = JSON.parse((await holdfast('ls', name, '--json')).out) as object;
@@ -170,7 +170,7 @@ describe('ls, show and force', () => {
     const forced = await holdfast('force', name, '--yes');
     expect(forced.code).toBe(0);
     expect(forced.out).toContain(`held by ${hold.ownerId}`);
-    expect(forced.out).toContain(`"${name}" is free.`);
+    expect(forced.out).toContain(`"${name}" was freed.`);
     expect(await client.getLock(name).isLocked()).toBe(false);
     await expect(hold.extend(1_000)).rejects.toMatchObject({ lossReason: 'forced' });
     await lost;
