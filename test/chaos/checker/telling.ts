@@ -93,7 +93,11 @@ export function falseAlarms(evidence: Evidence): Violation[] {
     const root = history.root(section);
     const closing = [...history.closings.values()].find((each) => each.client === client);
     if (closing && closing.from <= lostAt) return [];
-    if (losses.some((loss) => isTouched(evidence, section, loss) && loss.from <= lostAt)) return [];
+    const concerned = [section, ...history.entered.filter((each) => isHandingTo(section, each))];
+    const isExplained = losses.some(
+      (loss) => loss.from <= lostAt && concerned.some((each) => isTouched(evidence, each, loss)),
+    );
+    if (isExplained) return [];
     const excuse = evidence.faults.find(
       ({ endsHolds, from, until, workers }) =>
         endsHolds &&
@@ -106,4 +110,16 @@ export function falseAlarms(evidence: Evidence): Violation[] {
     const message = `${section.id} (${section.owner ?? ''}) was told that it lost the lock (${failure?.reason ?? failure?.message ?? 'signal'}) ${Math.round(leftMs)} ms before its lease ended, and nothing explains it`;
     return [violation('a false alarm', lostAt, message, [section])];
   });
+}
+
+/** Whether this one had been lost, and its release, which learnt of that, named the section as its successor. */
+function isHandingTo(section: Section, former: Section): boolean {
+  const { leavingAt = Infinity, endedAt = -Infinity, failure, client, locks } = former;
+  return (
+    failure?.code === 'LOCK_LOST' &&
+    client === section.client &&
+    locks.some((lock) => section.locks.includes(lock)) &&
+    leavingAt <= section.enteredAt! &&
+    endedAt >= section.enteredAt!
+  );
 }

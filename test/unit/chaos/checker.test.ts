@@ -164,6 +164,27 @@ it('an unexplained loss is reported; an explained one is not', () => {
   expect(rulesBroken(alarmed, { faults })).toEqual([]);
 });
 
+it('the loss of a successor is explained by what its predecessor, whose release named it, had lost before', () => {
+  const forced: Noted[] = [
+    [150, { what: 'forcing', id: 'f', locks: [LOCK] }],
+    [151, { what: 'forced', id: 'f', locks: [LOCK], isKnown: true }],
+  ];
+  const next = 'w0.0.c0k0.1';
+  const lost = (id: string, at: number): Noted => [
+    at,
+    { what: 'left', id, code: 'LOCK_LOST', message: '', reason: 'forced' },
+  ];
+  const told = (endedAt: number): string[] => {
+    const former = held(A, 140, 1_400).slice(0, -1);
+    const [called, , , leaving] = held(next, 1_402, 1_402);
+    const entered: Noted = [1_402, { what: 'entered', id: next, owner: `${A}:2`, leftMs: 900 }];
+    const notes = [...former, ...forced, called!, entered, leaving!];
+    return rulesBroken([...notes, lost(A, endedAt), lost(next, 1_405)]);
+  };
+  expect(told(1_405)).not.toContain('a false alarm');
+  expect(told(1_401.5)).toContain('a false alarm'); // its release was answered before the other one entered
+});
+
 it('a call that takes longer than it may is reported, unless its process was suspended', () => {
   const refused: Noted[] = [
     [0, { ...CALL, id: A, waitMs: 100 }],
