@@ -21,7 +21,7 @@ describe.skipIf(topologiesUnavailable)('a Redlock of which one master has a repl
     );
     const name = uniqueName();
     const locks = clients.map((client) => client.getLock(name));
-    red = clients[0]!.getRedLock(...locks, { nodeTimeout: 400, restartGuard: false });
+    red = clients[0]!.getRedLock(...locks, { nodeTimeout: 1_000, restartGuard: false });
     await red.withLock(() => 1);
   }, 60_000);
 
@@ -43,7 +43,10 @@ describe.skipIf(topologiesUnavailable)('a Redlock of which one master has a repl
     expect(error).toBeInstanceOf(QuorumError);
     expect((error as QuorumError).nodes[0]).toMatchObject({
       answer: 'unreachable',
-      reason: expect.stringMatching(/^0 of 1 replicas acknowledged it within/) as string,
+      // A busy machine may have no time left for the words of the first reason.
+      reason: expect.stringMatching(
+        /^(0 of 1 replicas acknowledged it|no answer) within/,
+      ) as string,
     });
     for (const url of [first.master.url, others[1]!.url]) {
       const redis = new Redis(url);
