@@ -8,6 +8,7 @@ import { RedisClient } from '../redis/client.js';
 import { describe, failureKind } from '../redis/failure.js';
 import { infoField } from '../redis/greeting.js';
 import { libraryFor } from '../redis/installed.js';
+import { LockKeys } from '../redis/keys.js';
 import { PROCESS_CLOCK } from '../runtime/clock.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { commandsFor } from './acl.js';
@@ -222,11 +223,12 @@ async function permissions(redis: Patient): Promise<Check> {
     if (!isAllowed) missing.push(name);
   }
   const needed = missing.filter((name) => name !== 'scan');
-  if (needed.length > 0)
+  const denied = needed.length > 0 ? needed : await deniedNames(redis, new LockKeys(key));
+  if (denied.length > 0)
     return {
       check,
       state: 'fail',
-      found: `this user may not use ${needed.join(', ')}, or not on these keys: npx holdfast acl --prefix '${redis.prefix}' prints what it needs`,
+      found: `this user may not use ${denied.join(', ')}: npx holdfast acl --prefix '${redis.prefix}' prints what it needs`,
     };
   return missing.length > 0
     ? {
@@ -235,6 +237,28 @@ async function permissions(redis: Patient): Promise<Check> {
         found: 'all that locks need; list(), ls, watch and the live page need +scan, too',
       }
     : { check, state: 'ok', found: 'all that locks need' };
+}
+
+/** The keys and channels of a lock that this user may not use, though it may use the commands. */
+async function deniedNames(redis: Patient, keys: LockKeys): Promise<string[]> {
+  const { lock, forced, line, places, leases, permits, forcedOwners, longestLease } = keys;
+  const counter = keys.counter(redis.client.isCluster);
+  const denied: string[] = [];
+  for (const key of [
+    lock,
+    forced,
+    line,
+    places,
+    leases,
+    permits,
+    forcedOwners,
+    longestLease,
+    counter,
+  ])
+    if (!(await mayRun(redis, 'exists', [key]))) denied.push(`the key ${key}`);
+  for (const channel of [keys.channel, `${keys.grants}doctor`])
+    if (!(await mayRun(redis, 'publish', [channel, '']))) denied.push(`the channel ${channel}`);
+  return denied;
 }
 
 async function mayRun(

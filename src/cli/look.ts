@@ -16,6 +16,7 @@ import {
   table,
   type Values,
   type Verb,
+  warn,
   wholeNumberOf,
   withClient,
 } from './command.js';
@@ -42,6 +43,8 @@ export const ls: Verb = {
         else locks.push(lock);
       }
       if (!values['json']) for (const line of listing(locks)) print(line);
+      if (locks.length === 0 && positionals[0]?.includes('*'))
+        warn('PREFIX is how names begin, not a pattern: leave out the *');
       return EXIT.ok;
     }),
 };
@@ -117,16 +120,22 @@ export const page: Verb = {
   },
   async run({ values }) {
     const port = wholeNumberOf(values, 'port', 0) ?? 0;
+    if (port > 65_535)
+      throw new CommandError(`--port is ${String(port)}: it must be at most 65535`);
     const holdfast = connect(values);
     const { prefix } = values;
     try {
       await holdfast.ping();
-      const end = whenEnded();
       const server = await serve(holdfast, {
         port,
         prefix: typeof prefix === 'string' ? prefix : '',
         mayForce: values['allow-force'] === true,
+      }).catch((error: unknown) => {
+        const { code, message } = error as NodeJS.ErrnoException;
+        const why = code ?? message;
+        throw new CommandError(`port ${String(port)} of 127.0.0.1 cannot be used: ${why}`);
       });
+      const end = whenEnded();
       print(server.url);
       await end.sleep(Infinity);
       end.done();
@@ -155,14 +164,13 @@ async function forceAfterAsking(holdfast: Holdfast, name: string, values: Values
     print('Nothing was changed.');
     return EXIT.failed;
   }
-  const isForced = await forceUnlock(holdfast, lock);
+  const shown = lock.holders.map(({ ownerId }) => ownerId);
+  const forced = await forceUnlock(holdfast, name, shown);
+  const isForced = forced.outcome === 'forced';
   if (values['json']) print(JSON.stringify({ name, forced: isForced }));
-  else
-    print(
-      isForced
-        ? `"${name}" was freed. Whoever waits for it may have it now.`
-        : `"${name}" had been released by then.`,
-    );
+  else if (isForced) print(`"${name}" was freed. Whoever waits for it may have it now.`);
+  else if (forced.outcome === 'free') print(`"${name}" had been released by then.`);
+  else print(`${forced.ownerId} holds "${name}" by now. Nothing was changed.`);
   return isForced ? EXIT.ok : EXIT.failed;
 }
 
@@ -191,11 +199,11 @@ function listing(locks: readonly Inspection[], now: Date = new Date()): string[]
       const holder = first
         ? first.ownerId + (others.length > 0 ? ` +${String(others.length)}` : '')
         : '-';
-      const ago = first?.since ? inWords(Number(now) - Number(first.since)) : '-';
+      const ago = first?.since ? `${inWords(Number(now) - Number(first.since))} ago` : '-';
       return [lock.name, lock.kind, holder, ago, first ? leaseOf(first) : '-', waitersOf(lock)];
     });
   const [head = '', ...lines] = table([
-    ['NAME', 'KIND', 'HOLDER', 'FOR', 'LEASE LEFT', 'WAITING'],
+    ['NAME', 'KIND', 'HOLDER', 'CALL BEGAN', 'LEASE LEFT', 'WAITING'],
     ...rows,
   ]);
   return [styled('bold', head), ...lines];

@@ -109,6 +109,11 @@ async function main(args: readonly string[]): Promise<number> {
   return await verb.run(call);
 }
 
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(EXIT.ok); // whoever reads has seen enough: ls | head
+});
+
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {

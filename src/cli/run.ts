@@ -26,18 +26,29 @@ const LONGEST_GRACE_MS = 15_000;
 /** How often the lease is looked at, in milliseconds. */
 const LOOK_EVERY_MS = 100;
 
-const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const;
+/** For how long the processes that a command leaves behind may take to end, once a signal has ended it, in milliseconds. */
+const LEFT_BEHIND_MS = 5_000;
 
-/** Those that the keys of a terminal send to all processes in its foreground, and so to the command as well. */
-const BY_KEYS: readonly NodeJS.Signals[] = ['SIGINT', 'SIGQUIT'];
+/** These end a wait, and are passed on to all processes of the command. */
+const ENDING: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
+
+/** These concern only the process that was started: others may not expect them, and would end. */
+const OWN: readonly NodeJS.Signals[] = ['SIGUSR1', 'SIGUSR2'];
+
+/** A stopped run renews no lock, so its command stops with it. */
+const STOPPING: readonly NodeJS.Signals[] = ['SIGTSTP', 'SIGCONT'];
+
+const HAS_PROCESS_GROUPS = process.platform !== 'win32';
 
 export const run: Verb = {
   usage: 'run NAME [options] -- COMMAND …',
   summary: 'runs a command while it holds a lock; exits as the command does',
   details: `The lock is renewed until the command ends. If it cannot be renewed, the command gets SIGTERM when less than --grace is left of
-its lease, and SIGKILL at the end; if the lock was forced out, SIGKILL at once. There is no shell: for a pipe, run sh -c '…'. The
-command's environment has HOLDFAST_LOCK, and with --fenced HOLDFAST_TOKEN. Signals are passed on. A run that is killed itself
-(SIGKILL) leaves its command alone: the lock is free when its lease ends, and the command works on.`,
+its lease, and SIGKILL at the end. If the lock was forced out, it gets SIGKILL as soon as run knows, at its next renewal: after up
+to 10 s. There is no shell: for a pipe, run sh -c '…'. The command and all that it starts are a process group of their own, which
+gets these signals and those that run itself gets; the command has no controlling terminal. Its environment has HOLDFAST_LOCK, and
+with --fenced HOLDFAST_TOKEN. A run that is killed itself (SIGKILL) leaves its command alone: the lock is free when its lease ends,
+and the command works on.`,
   options: {
     nonblock: { type: 'boolean', short: 'n', help: 'do not wait: exit 75 if it is held' },
     wait: { type: 'string', short: 'w', help: 'wait for at most so many seconds, then exit 75' },
@@ -212,22 +223,29 @@ function runCommand(
 ): Promise<number> {
   return new Promise((resolve, reject) => {
     const child = started(file, args, env);
-    received.passTo(child);
     const kill = (): void => {
-      child.kill('SIGKILL');
+      signalAll(child, 'SIGKILL');
     };
     // By its end, the lock may be another's.
     if (hold.signal.aborted) kill();
     hold.signal.addEventListener('abort', kill, { once: true });
     let isAsked = false;
+    let hasToEnd = false;
     const look = setInterval(() => {
       const leftMs = hold.remaining(); // notices the end of the lease
       if (isAsked || leftMs > graceMs || hold.signal.aborted) return;
       isAsked = true;
       // (The exit code is then that of a lost lock, also if the command is quick.)
       warn(`the lease ends in ${inWords(leftMs)} and is not renewed: the command gets SIGTERM`);
-      child.kill('SIGTERM');
+      signalAll(child, 'SIGTERM');
     }, LOOK_EVERY_MS);
+    received.passTo((signal) => {
+      hasToEnd ||= ENDING.includes(signal);
+      // Stopped for longer than its lease, it must not go on.
+      if (signal === 'SIGCONT' && hold.remaining() <= 0) kill();
+      else if (OWN.includes(signal)) child.kill(signal);
+      else signalAll(child, signal);
+    });
     const over = (): void => {
       clearInterval(look);
       hold.signal.removeEventListener('abort', kill);
@@ -240,8 +258,12 @@ function runCommand(
       reject(new CommandError(`the command "${file}" ${why}`, isMissing ? 127 : 126));
     });
     child.on('exit', (code, signal) => {
-      over();
-      resolve(isAsked ? EXIT.lost : (code ?? (signal ? numberOfSignal(signal) : EXIT.internal)));
+      const exitCode = code ?? (signal ? numberOfSignal(signal) : EXIT.internal);
+      const end = isAsked || hasToEnd ? othersEnded(child, hold) : Promise.resolve();
+      void end.then(() => {
+        over();
+        resolve(isAsked ? EXIT.lost : exitCode);
+      });
     });
   });
 }
@@ -249,11 +271,30 @@ function runCommand(
 /** @throws CommandError the system refuses the command at once, as if its arguments are too long */
 function started(file: string, args: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
   try {
-    return spawn(file, args, { stdio: 'inherit', env });
+    return spawn(file, args, { stdio: 'inherit', env, detached: HAS_PROCESS_GROUPS });
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     throw new CommandError(`the command "${file}" cannot be run (${code ?? message})`, 126);
   }
+}
+
+/** Sends a signal to the command and to all that it has started. Returns whether there was any of them. */
+function signalAll(child: ChildProcess, signal: NodeJS.Signals | 0): boolean {
+  const { pid } = child;
+  if (pid === undefined || !HAS_PROCESS_GROUPS) return child.kill(signal);
+  try {
+    return process.kill(-pid, signal);
+  } catch {
+    return false; // all of them have ended
+  }
+}
+
+/** What the command had started may need a moment more to end than the command. It must not work on without the lock. */
+async function othersEnded(child: ChildProcess, hold: Held): Promise<void> {
+  const endsAtMs = performance.now() + LEFT_BEHIND_MS;
+  while (signalAll(child, 0) && performance.now() < endsAtMs && !hold.signal.aborted)
+    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS / 5));
+  signalAll(child, 'SIGKILL');
 }
 
 function numberOfSignal(signal: NodeJS.Signals): number {
@@ -264,30 +305,36 @@ function numberOfSignal(signal: NodeJS.Signals): number {
 class Signals {
   first: NodeJS.Signals | undefined;
   readonly #aborter = new AbortController();
-  #child: ChildProcess | undefined;
+  #pass: ((signal: NodeJS.Signals) => void) | undefined;
 
   constructor() {
-    for (const signal of FORWARDED) process.on(signal, this.#received);
+    for (const signal of [...ENDING, ...OWN, ...STOPPING]) process.on(signal, this.#received);
   }
 
   get abort(): AbortSignal {
     return this.#aborter.signal;
   }
 
-  passTo(child: ChildProcess): void {
-    this.#child = child;
+  passTo(pass: (signal: NodeJS.Signals) => void): void {
+    this.#pass = pass;
     // It came after the lock was acquired, and before the command was there.
-    if (this.first) child.kill(this.first);
+    if (this.first) pass(this.first);
   }
 
   stop(): void {
-    for (const signal of FORWARDED) process.off(signal, this.#received);
+    for (const signal of [...ENDING, ...OWN, ...STOPPING]) process.off(signal, this.#received);
   }
 
   readonly #received = (signal: NodeJS.Signals): void => {
-    this.first ??= signal;
-    this.#aborter.abort();
-    const hasItAlready = process.stdin.isTTY && BY_KEYS.includes(signal);
-    if (!hasItAlready) this.#child?.kill(signal);
+    if (signal === 'SIGTSTP') {
+      this.#pass?.('SIGSTOP');
+      process.kill(process.pid, 'SIGSTOP');
+      return;
+    }
+    if (signal !== 'SIGCONT') {
+      this.first ??= signal;
+      this.#aborter.abort();
+    }
+    this.#pass?.(signal);
   };
 }

@@ -1,14 +1,27 @@
-// Frees a lock for somebody who watches: whoever holds it, and whatever kind of lock it is.
+// Frees a lock for somebody who watches: whatever kind of lock it is, and whoever of those who were shown holds it.
 
 import { OptionError } from '../api/errors.js';
-import type { Inspection } from '../api/inspection.js';
 import type { Holdfast } from '../holdfast.js';
 
-/** @throws OptionError it is a semaphore, whose permits cannot be forced out */
+export type Forced =
+  | { readonly outcome: 'forced' }
+  /** Nobody held it by then. */
+  | { readonly outcome: 'free' }
+  /** Somebody else holds it by now: nothing was changed. */
+  | { readonly outcome: 'changed'; readonly ownerId: string };
+
+/**
+ * @param shown - the owner ids of the holders that the user saw, and wants to lose the lock; undefined: whoever holds it. A holder that comes
+ * between the look and the command is still freed: the server is asked twice.
+ * @throws OptionError it is a semaphore, whose permits cannot be forced out
+ */
 export async function forceUnlock(
-  holdfast: Pick<Holdfast, 'getLock' | 'getReadWriteLock'>,
-  { name, kind, holders }: Inspection,
-): Promise<boolean> {
+  holdfast: Pick<Holdfast, 'getLock' | 'getReadWriteLock' | 'inspect'>,
+  name: string,
+  shown?: readonly string[],
+): Promise<Forced> {
+  const { kind = 'lock', holders = [] } = (await holdfast.inspect(name)) ?? {};
+  if (holders.length === 0) return { outcome: 'free' };
   if (kind === 'semaphore') {
     const leftMs = Math.max(0, ...holders.map(({ leaseLeftMs }) => leaseLeftMs));
     throw new OptionError(
@@ -16,9 +29,12 @@ export async function forceUnlock(
       { lockName: name },
     );
   }
-  if (kind === 'lock') return await holdfast.getLock(name).forceUnlock();
+  const other = shown && holders.find(({ ownerId }) => !shown.includes(ownerId));
+  if (other) return { outcome: 'changed', ownerId: other.ownerId };
+  if (kind === 'lock')
+    return { outcome: (await holdfast.getLock(name).forceUnlock()) ? 'forced' : 'free' };
   const lock = holdfast.getReadWriteLock(name);
   const wrote = await lock.writeLock().forceUnlock();
   const read = await lock.readLock().forceUnlock();
-  return wrote || read;
+  return { outcome: wrote || read ? 'forced' : 'free' };
 }

@@ -1,6 +1,6 @@
 // Looks at the locks every so often, once for all viewers of a page, and only while there are any. Keeps what has changed since.
 
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { InspectedHolder, Inspection } from '../api/inspection.js';
 import type { Holdfast } from '../holdfast.js';
 
@@ -87,7 +87,8 @@ export class Poller {
   }
 
   /** Sends server-sent events to a viewer until it has gone. */
-  add(response: ServerResponse): void {
+  add({ socket }: IncomingMessage, response: ServerResponse): void {
+    if (response.destroyed || socket.destroyed) return; // it went while the app made up its mind, and `close` was then
     response.writeHead(200, {
       'Content-Type': 'text/event-stream; charset=utf-8',
       // `no-transform`: a middleware that compresses would keep events back.
@@ -96,10 +97,12 @@ export class Poller {
     });
     const viewer: Viewer = { isBehind: false, missedBeats: 0 };
     this.#viewers.set(response, viewer);
-    response.on('close', () => {
-      this.#viewers.delete(response);
-      if (this.#viewers.size === 0) this.#rest();
-    });
+    const gone = (): void => {
+      socket.off('close', gone);
+      if (this.#viewers.delete(response) && this.#viewers.size === 0) this.#rest();
+    };
+    response.on('close', gone);
+    socket.once('close', gone); // a response that waits behind another of the same connection has no `close`
     response.on('error', () => undefined); // `close` follows
     response.on('drain', () => {
       viewer.missedBeats = 0;
@@ -123,7 +126,10 @@ export class Poller {
   /** Ends the viewers' connections, and looks no more. */
   close(): void {
     this.#isClosed = true;
-    for (const response of this.#viewers.keys()) response.end();
+    for (const response of this.#viewers.keys()) {
+      response.end();
+      if (response.writableNeedDrain) response.destroy(); // it reads nothing, so it would never end
+    }
     this.#viewers.clear();
     this.#rest();
   }

@@ -27,7 +27,10 @@ export async function serve(
   server.listen(options.port, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  hosts = [`127.0.0.1:${String(port)}`, `localhost:${String(port)}`];
+  // A browser leaves out the port of http.
+  hosts = ['127.0.0.1', 'localhost'].map((host) =>
+    port === 80 ? host : `${host}:${String(port)}`,
+  );
   return {
     url: `http://127.0.0.1:${String(port)}/`,
     close: async () => {

@@ -184,7 +184,7 @@ class Pages {
       response.writeHead(200, { 'Content-Type': 'text/event-stream' }).end();
       return;
     }
-    this.#poller.add(response);
+    this.#poller.add(request, response);
     // After the locks, which are to be seen even while the app takes its time for this.
     this.#poller.tell(response, { mayForce: await this.#mayForce(request) });
   }
@@ -223,19 +223,25 @@ class Pages {
     }
     const body = await bodyOf(request);
     if (response.destroyed) return; // who asked has gone, and nobody would learn what became of it
-    const name = nameIn(body);
+    const { name, ownerIds } = wishIn(body);
     if (body === undefined)
       fail(response, 413, 'the body is too long', { Connection: 'close' }); // the rest of it is not read
-    else if (name === undefined) fail(response, 400, 'the body must be JSON: {"name":"…"}');
+    else if (name === undefined)
+      fail(response, 400, 'the body must be JSON: {"name":"…","ownerIds":["…"]}');
     else if (!name.startsWith(this.#prefix)) fail(response, 403, 'this page has no such lock');
-    else await this.#forceNamed(name, response);
+    else await this.#forceNamed(name, ownerIds, response);
   }
 
-  async #forceNamed(name: string, response: ServerResponse): Promise<void> {
+  async #forceNamed(
+    name: string,
+    ownerIds: readonly string[] | undefined,
+    response: ServerResponse,
+  ): Promise<void> {
     try {
-      const lock = await this.#holdfast.inspect(name);
-      const isForced = lock !== undefined && (await forceUnlock(this.#holdfast, lock));
-      sendJson(response, 200, { name, forced: isForced });
+      const forced = await forceUnlock(this.#holdfast, name, ownerIds);
+      if (forced.outcome === 'changed')
+        fail(response, 409, `${forced.ownerId} holds it by now: nothing was changed`);
+      else sendJson(response, 200, { name, forced: forced.outcome === 'forced' });
     } catch (error) {
       failBy(response, error);
     }
@@ -274,11 +280,13 @@ async function bodyOf(request: AppRequest): Promise<unknown> {
   return Buffer.concat(chunks).toString();
 }
 
-/** The name in the body; undefined: there is none. */
-function nameIn(body: unknown): string | undefined {
+/** What is to be freed, and whose it must be; without `ownerIds`, whoever's. No name: the body is not as it must be. */
+function wishIn(body: unknown): { name?: string; ownerIds?: readonly string[] | undefined } {
   const given = typeof body === 'string' ? parsed(body) : body;
-  const { name } = (given ?? {}) as { name?: unknown };
-  return typeof name === 'string' && name !== '' ? name : undefined;
+  const { name, ownerIds } = (given ?? {}) as { name?: unknown; ownerIds?: unknown };
+  const isUsable = ownerIds === undefined || Array.isArray(ownerIds);
+  if (typeof name !== 'string' || name === '' || !isUsable) return {};
+  return { name, ownerIds: ownerIds?.map(String) };
 }
 
 function parsed(text: string): unknown {

@@ -338,10 +338,8 @@ function describe(lock, body) {
   for (const holder of lock.holders) {
     add(`held by${what(holder)}`, holder.ownerId);
     add('client', holder.clientId);
-    add(
-      'for',
-      `${ago(holder)}${holder.sinceMs === undefined ? ' (not an owner of this holdfast)' : ''}`,
-    );
+    const isKnown = holder.sinceMs !== undefined;
+    add('call began', isKnown ? `${ago(holder)} ago` : '? (not an owner of this holdfast)');
     add('lease left', left(holder));
     if (holder.holdCount > 1) add('times', String(holder.holdCount));
   }
@@ -363,12 +361,16 @@ function what({ mode, permits }) {
   return permits === undefined ? '' : ` (${permits} ${permits === 1 ? 'permit' : 'permits'})`;
 }
 
+/** The holders that the user was asked about. */
+let shownOwnerIds = [];
+
 byId('force-button').addEventListener('click', () => {
   const lock = lockNamed(chosen());
   if (!lock?.holders.length) return; // it was released before the button was drawn anew
-  const holders = lock.holders.map(({ ownerId }) => ownerId).join(', ');
+  shownOwnerIds = lock.holders.map(({ ownerId }) => ownerId);
+  const holders = shownOwnerIds.join(', ');
   byId('force-text').textContent =
-    `${holders} holds it for ${ago(lock.holders[0])}. It learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.`;
+    `${holders} holds it; its call began ${ago(lock.holders[0])} ago. It learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.`;
   byId('force-said').textContent = '';
   byId('force-ask').hidden = false;
   byId('force-no').focus();
@@ -384,11 +386,11 @@ byId('force-yes').addEventListener('click', async () => {
     const response = await fetch('api/force', {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-holdfast': 'force' },
-      body: JSON.stringify({ name: chosen() }),
+      body: JSON.stringify({ name: chosen(), ownerIds: shownOwnerIds }),
     });
     const answer = await response.json();
     if (!response.ok) said.textContent = answer.error ?? `refused (${response.status})`;
-    else said.textContent = answer.forced ? 'It is free.' : 'It had been released by then.';
+    else said.textContent = answer.forced ? 'It was freed.' : 'It had been released by then.';
   } catch (error) {
     said.textContent = String(error); // the app is gone, or answers no JSON
   }

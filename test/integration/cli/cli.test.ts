@@ -193,6 +193,22 @@ describe('ls, show and force', () => {
   });
 });
 
+it('ls ends in silence when nobody reads it any more', async () => {
+  const hold = await client.getLock(name).acquire();
+  const listing = start('ls');
+  listing.child.stdout!.destroy();
+  expect(await listing.end()).toMatchObject({ code: 0, err: '' });
+  await hold.release();
+});
+
+it('ui says which port it cannot use', async () => {
+  const { port } = redis.options;
+  const ended = await holdfast('ui', '--port', String(port));
+  expectOneLine(ended, `port ${String(port)} of 127.0.0.1 cannot be used: EADDRINUSE`);
+  expect(ended.code).toBe(64);
+  expectOneLine(await holdfast('ui', '--port', '70000'), 'at most 65535');
+});
+
 describe('watch', () => {
   it('prints changes of holders as lines, and ends by SIGTERM', async () => {
     const watching = start('watch', name, '--interval', '100');
@@ -302,6 +318,46 @@ describe('run', () => {
     expect(await client.getLock(name).isLocked()).toBe(false);
   });
 
+  const inShell = (text: string): string[] => [
+    ...['--', 'sh', '-c', `"$0" -e "$1" | cat`],
+    ...[process.execPath, text],
+  ];
+
+  it('passes a signal on to all that the command has started, and keeps the lock until they have ended', async () => {
+    const slow =
+      "process.on('SIGTERM', () => setTimeout(() => { console.error('bye'); process.exit() }, 600)); console.log('ready'); setInterval(() => undefined, 1000)";
+    const running = start('run', name, ...inShell(slow));
+    await running.said('ready');
+    running.child.kill('SIGTERM');
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(await client.getLock(name).isLocked()).toBe(true);
+    expect(await running.end()).toMatchObject({ code: 143, err: 'bye\n' });
+    expect(await client.getLock(name).isLocked()).toBe(false);
+  });
+
+  it('kills all that the command has started when the lease has ended', async () => {
+    const stubborn =
+      "process.on('SIGTERM', () => undefined); console.log('pid', process.pid); setInterval(() => undefined, 1000)";
+    const options = ['--lease', '2500', '--grace', '700'];
+    // It ends when nobody has its standard error any more, and so when the last process has gone.
+    const ended = await holdfast('run', name, ...options, ...inShell(stubborn));
+    expect(ended.code).toBe(76);
+    expect(ended.out).toMatch(/pid \d+/);
+  });
+
+  it('stops its command when it is stopped itself, and does not let it go on after its lease', async () => {
+    const ticking = "console.log('ready'); setInterval(() => console.log('tick'), 50)";
+    const running = start('run', name, '--lease', '1500', ...script(ticking));
+    await running.said('tick');
+    running.child.kill('SIGTSTP');
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const stoppedAt = running.out;
+    await new Promise((resolve) => setTimeout(resolve, 1_700));
+    expect(running.out).toBe(stoppedAt);
+    running.child.kill('SIGCONT');
+    expect(await running.end()).toMatchObject({ code: 76, out: stoppedAt });
+  });
+
   it('ends by a signal while it waits, and runs nothing', async () => {
     const hold = await client.getFairLock(name).acquire();
     const waits = start('run', name, '--fair', ...script("console.log('ran')"));
@@ -366,11 +422,14 @@ describe('doctor, acl and bench', () => {
       expect(found[check], check).toMatchObject({ state: 'ok' });
   });
 
-  it('doctor names what a user may not do', async () => {
+  it.each([
+    [['+hlen', '+publish'], 'publish, hlen'],
+    [['~holdfast_*:{app:*', '&holdfast_grants:{app:*'], 'the key holdfast_forced:{app:'],
+    [['&holdfast_grants:{app:*'], 'the channel holdfast_grants:{app:'],
+  ])('doctor names what a user may not do: without %j', async (left, named) => {
     const user = uniqueName('user').replaceAll(':', '-');
-    const rules = documentedPermissions('server', 'app:').filter(
-      (rule) => rule !== '+hlen' && rule !== '+publish',
-    );
+    const rules = documentedPermissions('server', 'app:').filter((rule) => !left.includes(rule));
+    expect(rules).toHaveLength(documentedPermissions('server', 'app:').length - left.length);
     await redis.call(
       'ACL',
       'SETUSER',
@@ -385,7 +444,7 @@ describe('doctor, acl and bench', () => {
     const found = checks(out);
     expect(code).toBe(1);
     expect(found['permissions']!.state).toBe('fail');
-    expect(found['permissions']!.found).toContain('publish, hlen');
+    expect(found['permissions']!.found).toContain(named);
     expect(out).not.toContain('secret');
   });
 

@@ -223,7 +223,7 @@ describe.skipIf(CHROMIUM === undefined)(title, () => {
     expect(hold.signal.aborted).toBe(false);
     await page.click('#force-button');
     await page.click('#force-yes');
-    await expectText('#force-said', 'It is free.');
+    await expectText('#force-said', 'It was freed.');
     expect(hold.signal.reason).toMatchObject({ lossReason: 'forced' });
     await expectText('#one-body', 'Nobody holds this lock.');
   });

@@ -101,8 +101,10 @@ function force(
   url: string,
   name: string,
   headers: Record<string, string> = JSON_FORCE,
+  ownerIds?: readonly string[],
 ): Promise<Response> {
-  return fetch(`${url}/api/force`, { method: 'POST', headers, body: JSON.stringify({ name }) });
+  const body = JSON.stringify({ name, ownerIds });
+  return fetch(`${url}/api/force`, { method: 'POST', headers, body });
 }
 
 function fail(message: string): never {
@@ -339,6 +341,19 @@ describe('api/lock', () => {
 });
 
 describe('api/force', () => {
+  it('frees the holders that were shown, and no other', async () => {
+    const hold = await client.getLock(`${prefix}:a`).acquire();
+    const url = await listen(mount({ allowForce: () => true }));
+    const other = await force(url, `${prefix}:a`, JSON_FORCE, ['web:1']);
+    expect(other.status).toBe(409);
+    expect(await other.json()).toEqual({
+      error: `${hold.ownerId} holds it by now: nothing was changed`,
+    });
+    expect(hold.signal.aborted).toBe(false);
+    const shown = await force(url, `${prefix}:a`, JSON_FORCE, [hold.ownerId]);
+    expect(await shown.json()).toMatchObject({ forced: true });
+  });
+
   it('is refused unless it is allowed', async () => {
     const hold = await client.getLock(`${prefix}:a`).acquire();
     const readOnly = await listen(mount());

@@ -1,6 +1,6 @@
 // One poller for all viewers of a page: when it looks, what it sends to whom, and what it remembers.
 import { EventEmitter } from 'node:events';
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Inspection } from '../../../src/api/inspection.js';
 import { Poller } from '../../../src/ui/poller.js';
@@ -20,6 +20,7 @@ let viewers: FakeViewer[];
 
 /** The response of a viewer, whose socket may be full. */
 class FakeViewer extends EventEmitter {
+  readonly socket = Object.assign(new EventEmitter(), { destroyed: false });
   readonly written: string[] = [];
   writableNeedDrain = false;
   destroyed = false;
@@ -96,10 +97,14 @@ function lock(name: string, ownerId: string): Inspection {
   return { name, kind: 'lock', holders: [holder], waiters: [], waitingClients: 0, isCut: false };
 }
 
+function addViewer(viewer: FakeViewer): void {
+  poller.add(viewer as unknown as IncomingMessage, viewer as unknown as ServerResponse);
+}
+
 async function newViewer(): Promise<FakeViewer> {
   const viewer = new FakeViewer();
   viewers.push(viewer);
-  poller.add(viewer as unknown as ServerResponse);
+  addViewer(viewer);
   await vi.advanceTimersByTimeAsync(0);
   return viewer;
 }
@@ -277,5 +282,32 @@ describe('a poller', () => {
     await look(3);
     expect(begun).toBe(1);
     expect(poller.isClosed).toBe(true);
+  });
+});
+
+describe('a viewer that is gone without a word', () => {
+  it.each(['response', 'socket'] as const)('is not taken: its %s is destroyed', async (what) => {
+    const viewer = new FakeViewer();
+    (what === 'socket' ? viewer.socket : viewer).destroyed = true;
+    addViewer(viewer);
+    await look(3);
+    expect([begun, viewer.written]).toEqual([0, []]);
+  });
+
+  it('is noticed by its connection, if its response waits behind another', async () => {
+    const viewer = await newViewer();
+    await look(2);
+    expect(begun).toBe(3);
+    viewer.socket.emit('close');
+    await look(3);
+    expect(begun).toBe(3);
+    expect(viewer.socket.listenerCount('close')).toBe(0);
+  });
+
+  it('does not keep a page that is closed waiting, though it reads nothing', async () => {
+    const [full, quick] = [await newViewer(), await newViewer()];
+    full.writableNeedDrain = true;
+    poller.close();
+    expect([full.destroyed, quick.destroyed]).toEqual([true, false]);
   });
 });
