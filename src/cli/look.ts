@@ -2,6 +2,7 @@
 
 import { createInterface } from 'node:readline/promises';
 import type { InspectedKind, InspectedOwner, Inspection, ListOptions } from '../api/inspection.js';
+import { UnavailableError } from '../api/errors.js';
 import type { Holdfast } from '../holdfast.js';
 import { forceUnlock } from '../ui/force.js';
 import { serve } from '../ui/serve.js';
@@ -14,6 +15,7 @@ import {
   print,
   styled,
   table,
+  told,
   type Values,
   type Verb,
   warn,
@@ -77,19 +79,29 @@ export const watch: Verb = {
       const isScreen = process.stdout.isTTY && !values['json'];
       const changes: string[] = [];
       let before: ReadonlyMap<string, Inspection> | undefined;
+      let trouble = '';
+      const tell = (text: string, change?: object): void => {
+        const at = new Date();
+        const line = `${at.toISOString().slice(11, 19)}  ${text}`;
+        changes.unshift(line);
+        changes.splice(10);
+        if (values['json'] && change) print(JSON.stringify({ at, ...change }));
+        else if (!isScreen) (change ? print : warn)(line);
+      };
       try {
         while (!end.signal.aborted) {
-          const now = new Map<string, Inspection>();
-          for await (const lock of holdfast.list(options)) now.set(lock.name, lock);
-          const at = new Date().toISOString().slice(11, 19);
-          for (const { lockName, text } of before ? changesBetween(before, now) : []) {
-            changes.unshift(`${at}  ${text}`);
-            if (values['json']) print(JSON.stringify({ at: new Date(), lockName, change: text }));
-            else if (!isScreen) print(`${at}  ${text}`);
-          }
-          before = now;
-          changes.splice(10);
-          if (isScreen) redraw(holdfast, [...now.values()], changes);
+          const found = await lookOnce(holdfast, options).catch((error: unknown) => {
+            // Redis may be back soon: a screen that ended at a failover would end when it is needed.
+            if (before && error instanceof UnavailableError) return told(error).line;
+            throw error;
+          });
+          if (typeof found !== 'string') {
+            for (const { lockName, text } of before ? changesBetween(before, found) : [])
+              tell(text, { lockName, change: text });
+            before = found;
+          } else if (found !== trouble) tell(found);
+          trouble = typeof found === 'string' ? found : '';
+          if (isScreen && before) redraw(holdfast, [...before.values()], changes);
           await end.sleep(intervalMs);
         }
       } finally {
@@ -146,6 +158,15 @@ export const page: Verb = {
     }
   },
 };
+
+async function lookOnce(
+  holdfast: Holdfast,
+  options: ListOptions,
+): Promise<ReadonlyMap<string, Inspection>> {
+  const locks = new Map<string, Inspection>();
+  for await (const lock of holdfast.list(options)) locks.set(lock.name, lock);
+  return locks;
+}
 
 function listOptions(values: Values, prefix: string | undefined): ListOptions {
   const { kind } = values;
