@@ -26,6 +26,9 @@ const LONGEST_GRACE_MS = 15_000;
 /** How often the lease is looked at, in milliseconds. */
 const LOOK_EVERY_MS = 100;
 
+/** How often the server is asked whether the lock was forced out, in milliseconds: a renewal may be ten seconds away. */
+const ASK_EVERY_MS = 1_000;
+
 /** For how long the processes that a command leaves behind may take to end, once a signal has ended it, in milliseconds. */
 const LEFT_BEHIND_MS = 5_000;
 
@@ -44,11 +47,10 @@ export const run: Verb = {
   usage: 'run NAME [options] -- COMMAND …',
   summary: 'runs a command while it holds a lock; exits as the command does',
   details: `The lock is renewed until the command ends. If it cannot be renewed, the command gets SIGTERM when less than --grace is left of
-its lease, and SIGKILL at the end. If the lock was forced out, it gets SIGKILL as soon as run knows, at its next renewal: after up
-to 10 s. There is no shell: for a pipe, run sh -c '…'. The command and all that it starts are a process group of their own, which
-gets these signals and those that run itself gets; the command has no controlling terminal. Its environment has HOLDFAST_LOCK, and
-with --fenced HOLDFAST_TOKEN. A run that is killed itself (SIGKILL) leaves its command alone: the lock is free when its lease ends,
-and the command works on.`,
+its lease, and SIGKILL at the end. If the lock was forced out, it gets SIGKILL within about a second. There is no shell: for a pipe,
+run sh -c '…'. The command and all that it starts are a process group of their own, which gets these signals and those that run
+itself gets; the command has no controlling terminal. Its environment has HOLDFAST_LOCK, and with --fenced HOLDFAST_TOKEN. A run
+that is killed itself (SIGKILL) leaves its command alone: the lock is free when its lease ends, and the command works on.`,
   options: {
     nonblock: { type: 'boolean', short: 'n', help: 'do not wait: exit 75 if it is held' },
     wait: { type: 'string', short: 'w', help: 'wait for at most so many seconds, then exit 75' },
@@ -124,6 +126,7 @@ interface Held {
   readonly signal: AbortSignal;
   readonly token?: bigint | undefined;
   remaining(): number;
+  extend(lease: number): Promise<void>;
   release(): Promise<void>;
 }
 
@@ -239,6 +242,16 @@ function runCommand(
       warn(`the lease ends in ${inWords(leftMs)} and is not renewed: the command gets SIGTERM`);
       signalAll(child, 'SIGTERM');
     }, LOOK_EVERY_MS);
+    let isAsking = false;
+    const ask = setInterval(() => {
+      if (isAsking) return;
+      isAsking = true;
+      // An extension by nothing only asks; a loss is told by the hold's signal.
+      hold
+        .extend(1)
+        .catch(() => undefined)
+        .finally(() => (isAsking = false));
+    }, ASK_EVERY_MS);
     received.passTo((signal) => {
       hasToEnd ||= ENDING.includes(signal);
       // Stopped for longer than its lease, it must not go on.
@@ -248,6 +261,7 @@ function runCommand(
     });
     const over = (): void => {
       clearInterval(look);
+      clearInterval(ask);
       hold.signal.removeEventListener('abort', kill);
     };
     child.on('error', (error: NodeJS.ErrnoException) => {

@@ -375,7 +375,6 @@ describe('run', () => {
       "process.on('SIGTERM', () => console.log('asked')); console.log('pid', process.pid); setInterval(() => undefined, 1000)";
     const running = start('run', name, ...script(stubborn));
     await running.said(/pid \d+/);
-    // Its next renewal, every ten seconds, tells it: a lease of its own would not be renewed.
     await client.getLock(name).forceUnlock();
     const ended = await running.end();
     expect(ended.code).toBe(76);
