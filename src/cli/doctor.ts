@@ -242,19 +242,9 @@ async function permissions(redis: Patient): Promise<Check> {
 /** The keys and channels of a lock that this user may not use, though it may use the commands. */
 async function deniedNames(redis: Patient, keys: LockKeys): Promise<string[]> {
   const { lock, forced, line, places, leases, permits, forcedOwners, longestLease } = keys;
-  const counter = keys.counter(redis.client.isCluster);
+  const ofLock = [lock, forced, line, places, leases, permits, forcedOwners, longestLease];
   const denied: string[] = [];
-  for (const key of [
-    lock,
-    forced,
-    line,
-    places,
-    leases,
-    permits,
-    forcedOwners,
-    longestLease,
-    counter,
-  ])
+  for (const key of [...ofLock, keys.counter(redis.client.isCluster)])
     if (!(await mayRun(redis, 'exists', [key]))) denied.push(`the key ${key}`);
   for (const channel of [keys.channel, `${keys.grants}doctor`])
     if (!(await mayRun(redis, 'publish', [channel, '']))) denied.push(`the channel ${channel}`);

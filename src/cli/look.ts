@@ -1,8 +1,8 @@
 // The verbs that look at locks: ls, show, watch, ui; and force, which frees one.
 
 import { createInterface } from 'node:readline/promises';
-import type { InspectedKind, InspectedOwner, Inspection, ListOptions } from '../api/inspection.js';
 import { UnavailableError } from '../api/errors.js';
+import type { InspectedKind, InspectedOwner, Inspection, ListOptions } from '../api/inspection.js';
 import type { Holdfast } from '../holdfast.js';
 import { forceUnlock } from '../ui/force.js';
 import { serve } from '../ui/serve.js';
@@ -90,18 +90,21 @@ export const watch: Verb = {
       };
       try {
         while (!end.signal.aborted) {
-          const found = await lookOnce(holdfast, options).catch((error: unknown) => {
-            // Redis may be back soon: a screen that ended at a failover would end when it is needed.
-            if (before && error instanceof UnavailableError) return told(error).line;
-            throw error;
-          });
-          if (typeof found !== 'string') {
-            for (const { lockName, text } of before ? changesBetween(before, found) : [])
+          try {
+            const now = new Map<string, Inspection>();
+            for await (const lock of holdfast.list(options)) now.set(lock.name, lock);
+            for (const { lockName, text } of before ? changesBetween(before, now) : [])
               tell(text, { lockName, change: text });
-            before = found;
-          } else if (found !== trouble) tell(found);
-          trouble = typeof found === 'string' ? found : '';
-          if (isScreen && before) redraw(holdfast, [...before.values()], changes);
+            before = now;
+            trouble = '';
+          } catch (error) {
+            // During a failover an operator needs the screen most.
+            if (!before || !(error instanceof UnavailableError)) throw error;
+            const { line } = told(error);
+            if (line !== trouble) tell(line);
+            trouble = line;
+          }
+          if (isScreen) redraw(holdfast, [...before.values()], changes);
           await end.sleep(intervalMs);
         }
       } finally {
@@ -143,9 +146,8 @@ export const page: Verb = {
         prefix: typeof prefix === 'string' ? prefix : '',
         mayForce: values['allow-force'] === true,
       }).catch((error: unknown) => {
-        const { code, message } = error as NodeJS.ErrnoException;
-        const why = code ?? message;
-        throw new CommandError(`port ${String(port)} of 127.0.0.1 cannot be used: ${why}`);
+        const { code = String(error) } = error as NodeJS.ErrnoException;
+        throw new CommandError(`port ${String(port)} of 127.0.0.1 cannot be used: ${code}`);
       });
       const end = whenEnded();
       print(server.url);
@@ -158,15 +160,6 @@ export const page: Verb = {
     }
   },
 };
-
-async function lookOnce(
-  holdfast: Holdfast,
-  options: ListOptions,
-): Promise<ReadonlyMap<string, Inspection>> {
-  const locks = new Map<string, Inspection>();
-  for await (const lock of holdfast.list(options)) locks.set(lock.name, lock);
-  return locks;
-}
 
 function listOptions(values: Values, prefix: string | undefined): ListOptions {
   const { kind } = values;

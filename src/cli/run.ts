@@ -2,6 +2,7 @@
 
 import { spawn, type ChildProcess } from 'node:child_process';
 import { constants } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { LockAbortedError, LockLostError, LockTimeoutError } from '../api/errors.js';
 import type { AcquireOptions } from '../api/options.js';
 import type { Holdfast } from '../holdfast.js';
@@ -29,17 +30,17 @@ const LOOK_EVERY_MS = 100;
 /** How often the server is asked whether the lock was forced out, in milliseconds: a renewal may be ten seconds away. */
 const ASK_EVERY_MS = 1_000;
 
-/** For how long the processes that a command leaves behind may take to end, once a signal has ended it, in milliseconds. */
+/** How long a signal may take to end what the command has started, counted from the command's own end, in milliseconds. */
 const LEFT_BEHIND_MS = 5_000;
 
-/** These end a wait, and are passed on to all processes of the command. */
+/** These end a wait for the lock. They are passed on to all processes of the command. */
 const ENDING: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
 
-/** These concern only the process that was started: others may not expect them, and would end. */
+/** These are passed on to the command only: the processes that it has started may not handle them, and would end. */
 const OWN: readonly NodeJS.Signals[] = ['SIGUSR1', 'SIGUSR2'];
 
-/** A stopped run renews no lock, so its command stops with it. */
-const STOPPING: readonly NodeJS.Signals[] = ['SIGTSTP', 'SIGCONT'];
+/** All that are handled. While `run` is stopped it renews nothing, so its command is stopped with it. */
+const HANDLED: readonly NodeJS.Signals[] = [...ENDING, ...OWN, 'SIGTSTP', 'SIGCONT'];
 
 const HAS_PROCESS_GROUPS = process.platform !== 'win32';
 
@@ -242,19 +243,13 @@ function runCommand(
       warn(`the lease ends in ${inWords(leftMs)} and is not renewed: the command gets SIGTERM`);
       signalAll(child, 'SIGTERM');
     }, LOOK_EVERY_MS);
-    let isAsking = false;
     const ask = setInterval(() => {
-      if (isAsking) return;
-      isAsking = true;
-      // An extension by nothing only asks; a loss is told by the hold's signal.
-      hold
-        .extend(1)
-        .catch(() => undefined)
-        .finally(() => (isAsking = false));
+      // The lease is longer than this, so nothing is extended. If the lock is lost, the hold's signal says so.
+      hold.extend(1).catch(() => undefined);
     }, ASK_EVERY_MS);
     received.passTo((signal) => {
       hasToEnd ||= ENDING.includes(signal);
-      // Stopped for longer than its lease, it must not go on.
+      // A command that was stopped until its lease had ended must not go on.
       if (signal === 'SIGCONT' && hold.remaining() <= 0) kill();
       else if (OWN.includes(signal)) child.kill(signal);
       else signalAll(child, signal);
@@ -292,22 +287,22 @@ function started(file: string, args: readonly string[], env: NodeJS.ProcessEnv):
   }
 }
 
-/** Sends a signal to the command and to all that it has started. Returns whether there was any of them. */
+/** Sends a signal to the command and to all that it has started. Returns false if all of them have ended. */
 function signalAll(child: ChildProcess, signal: NodeJS.Signals | 0): boolean {
   const { pid } = child;
   if (pid === undefined || !HAS_PROCESS_GROUPS) return child.kill(signal);
   try {
     return process.kill(-pid, signal);
   } catch {
-    return false; // all of them have ended
+    return false;
   }
 }
 
-/** What the command had started may need a moment more to end than the command. It must not work on without the lock. */
+/** Resolves when all that the command has started has ended, too: until then, it needs the lock. After `LEFT_BEHIND_MS` it is killed. */
 async function othersEnded(child: ChildProcess, hold: Held): Promise<void> {
   const endsAtMs = performance.now() + LEFT_BEHIND_MS;
   while (signalAll(child, 0) && performance.now() < endsAtMs && !hold.signal.aborted)
-    await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS / 5));
+    await sleep(LOOK_EVERY_MS / 5);
   signalAll(child, 'SIGKILL');
 }
 
@@ -322,7 +317,7 @@ class Signals {
   #pass: ((signal: NodeJS.Signals) => void) | undefined;
 
   constructor() {
-    for (const signal of [...ENDING, ...OWN, ...STOPPING]) process.on(signal, this.#received);
+    for (const signal of HANDLED) process.on(signal, this.#received);
   }
 
   get abort(): AbortSignal {
@@ -336,7 +331,7 @@ class Signals {
   }
 
   stop(): void {
-    for (const signal of [...ENDING, ...OWN, ...STOPPING]) process.off(signal, this.#received);
+    for (const signal of HANDLED) process.off(signal, this.#received);
   }
 
   readonly #received = (signal: NodeJS.Signals): void => {

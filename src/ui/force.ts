@@ -1,4 +1,4 @@
-// Frees a lock for somebody who watches: whatever kind of lock it is, and whoever of those who were shown holds it.
+// Frees a lock of any kind for an operator, who was shown the holders first.
 
 import { OptionError } from '../api/errors.js';
 import type { Holdfast } from '../holdfast.js';
@@ -11,8 +11,8 @@ export type Forced =
   | { readonly outcome: 'changed'; readonly ownerId: string };
 
 /**
- * @param shown - the owner ids of the holders that the user saw, and wants to lose the lock; undefined: whoever holds it. A holder that comes
- * between the look and the command is still freed: the server is asked twice.
+ * @param shown - the owner ids that the operator saw: if another owner holds the lock by now, nothing is changed; undefined: frees it whoever
+ *   holds it. An owner that gets the lock after this check and before the release is still freed: these are two commands.
  * @throws OptionError it is a semaphore, whose permits cannot be forced out
  */
 export async function forceUnlock(

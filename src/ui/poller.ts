@@ -88,7 +88,7 @@ export class Poller {
 
   /** Sends server-sent events to a viewer until it has gone. */
   add({ socket }: IncomingMessage, response: ServerResponse): void {
-    if (response.destroyed || socket.destroyed) return; // it went while the app made up its mind, and `close` was then
+    if (response.destroyed || socket.destroyed) return; // it left while the app was deciding: no `close` will follow
     response.writeHead(200, {
       'Content-Type': 'text/event-stream; charset=utf-8',
       // `no-transform`: a middleware that compresses would keep events back.
@@ -102,7 +102,7 @@ export class Poller {
       if (this.#viewers.delete(response) && this.#viewers.size === 0) this.#rest();
     };
     response.on('close', gone);
-    socket.once('close', gone); // a response that waits behind another of the same connection has no `close`
+    socket.once('close', gone); // a response queued behind another one on its connection emits no `close`
     response.on('error', () => undefined); // `close` follows
     response.on('drain', () => {
       viewer.missedBeats = 0;
@@ -128,7 +128,7 @@ export class Poller {
     this.#isClosed = true;
     for (const response of this.#viewers.keys()) {
       response.end();
-      if (response.writableNeedDrain) response.destroy(); // it reads nothing, so it would never end
+      if (response.writableNeedDrain) response.destroy(); // it does not read, so it would never take the end
     }
     this.#viewers.clear();
     this.#rest();

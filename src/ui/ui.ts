@@ -223,7 +223,7 @@ class Pages {
     }
     const body = await bodyOf(request);
     if (response.destroyed) return; // who asked has gone, and nobody would learn what became of it
-    const { name, ownerIds } = wishIn(body);
+    const { name, ownerIds } = targetIn(body);
     if (body === undefined)
       fail(response, 413, 'the body is too long', { Connection: 'close' }); // the rest of it is not read
     else if (name === undefined)
@@ -280,8 +280,8 @@ async function bodyOf(request: AppRequest): Promise<unknown> {
   return Buffer.concat(chunks).toString();
 }
 
-/** What is to be freed, and whose it must be; without `ownerIds`, whoever's. No name: the body is not as it must be. */
-function wishIn(body: unknown): { name?: string; ownerIds?: readonly string[] | undefined } {
+/** The lock to free, and the holders that were shown, if the body names them. No name: the body is not usable. */
+function targetIn(body: unknown): { name?: string; ownerIds?: readonly string[] | undefined } {
   const given = typeof body === 'string' ? parsed(body) : body;
   const { name, ownerIds } = (given ?? {}) as { name?: unknown; ownerIds?: unknown };
   const isUsable = ownerIds === undefined || Array.isArray(ownerIds);

@@ -197,7 +197,7 @@ function fillRow(row, lock) {
     lock.name,
     lock.kind,
     holder ? holder.ownerId + (others.length > 0 ? ` +${others.length}` : '') : 'nobody',
-    holder ? ago(holder) : '',
+    holder ? `${ago(holder)} ago` : '',
     holder ? left(holder) : '',
     waitText(lock),
   ];

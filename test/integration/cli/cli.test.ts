@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
+import { startRedis } from '../../support/redis-server.js';
 import { documentedPermissions } from '../../support/users.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -226,6 +227,28 @@ describe('watch', () => {
     watching.child.kill('SIGTERM');
     expect(await watching.end()).toMatchObject({ code: 0, err: '' });
   });
+
+  it('says that Redis is away, and goes on when it is back', async () => {
+    await using server = await startRedis();
+    const env = { HOLDFAST_REDIS_URL: server.url };
+    const watching = new Command(['watch', name, '--interval', '100'], env);
+    const sees = async (what: string): Promise<void> => {
+      const held = async (): Promise<string> => {
+        const done = await new Command(['run', name, '--', 'sleep', '0.4'], env).end();
+        expect(done).toMatchObject({ code: 0, err: '' });
+        return watching.out;
+      };
+      await expect.poll(held, { timeout: 30_000 }).toMatch(what);
+    };
+    await sees('held by');
+    await server.kill();
+    await expect.poll(() => watching.err, { timeout: 20_000 }).toContain('cannot be reached');
+    await server.start();
+    watching.out = '';
+    await sees('held by');
+    watching.child.kill('SIGTERM');
+    expect(await watching.end()).toMatchObject({ code: 0 });
+  }, 90_000);
 });
 
 describe('run', () => {
@@ -370,10 +393,14 @@ describe('run', () => {
     await hold.release();
   });
 
-  it('kills the command at once when the lock is forced out, and exits 76', async () => {
+  it.each([
+    ['a lease that is renewed', []],
+    // Nothing else asks the server before this lease ends: the command would get SIGTERM then.
+    ['a fixed lease', ['--lease', '9000']],
+  ])('kills the command when the lock is forced out, and exits 76: %s', async (_lease, options) => {
     const stubborn =
       "process.on('SIGTERM', () => console.log('asked')); console.log('pid', process.pid); setInterval(() => undefined, 1000)";
-    const running = start('run', name, ...script(stubborn));
+    const running = start('run', name, ...options, ...script(stubborn));
     await running.said(/pid \d+/);
     await client.getLock(name).forceUnlock();
     const ended = await running.end();

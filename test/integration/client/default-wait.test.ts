@@ -32,6 +32,11 @@ function clientOf(options: Partial<HoldfastOptions> = {}): Holdfast {
   return newClient({ redis: server.url, ...options });
 }
 
+/** Keeps its lock on a busy machine, too. */
+function newHolder(): Holdfast {
+  return clientOf({ lockWatchdogTimeout: 10_000 });
+}
+
 const kinds: [string, (client: Holdfast) => Lock][] = [
   ['reentrant lock', (client) => client.getLock(name)],
   ['fair lock', (client) => client.getFairLock(name)],
@@ -45,7 +50,7 @@ describe.each(kinds)(
   'a client with a `wait` of its own, and a %s that is held',
   (_title, lockOf) => {
     it('gives up after that wait, except that a single attempt stays one', async () => {
-      await using holder = clientOf({ lockWatchdogTimeout: 10_000 });
+      await using holder = newHolder();
       await using client = clientOf({ wait: WAIT_MS });
       const lock = lockOf(client);
       await using hold = await lockOf(holder).acquire();
@@ -72,7 +77,7 @@ describe.each(kinds)(
     });
 
     it('waits for as long as the call itself sets', async () => {
-      await using holder = clientOf({ lockWatchdogTimeout: 10_000 });
+      await using holder = newHolder();
       await using client = clientOf({ wait: 0 });
       const lock = lockOf(client);
       const hold = await lockOf(holder).acquire();
@@ -88,7 +93,7 @@ describe.each(kinds)(
 
 describe('a client with a `wait` of its own', () => {
   it('gives up after it when it wants the token of a fenced lock, or permits', async () => {
-    await using holder = clientOf({ lockWatchdogTimeout: 10_000 });
+    await using holder = newHolder();
     await using client = clientOf({ wait: WAIT_MS });
     const fenced = client.getFencedLock(name);
     const semaphore = client.getSemaphore(`${name}:permits`, { permits: 1 });
@@ -111,7 +116,7 @@ describe('a client with a `wait` of its own', () => {
   });
 
   it('applies it to the MultiLocks and Redlocks that it makes, whatever the clients of the members set', async () => {
-    await using holder = clientOf({ lockWatchdogTimeout: 10_000 });
+    await using holder = newHolder();
     await using maker = clientOf({ wait: WAIT_MS });
     await using other = clientOf({ wait: 60_000 });
     await using hold = await holder.getLock(name).acquire();

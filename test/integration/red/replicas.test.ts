@@ -12,6 +12,7 @@ describe.skipIf(topologiesUnavailable)('a Redlock of which one master has a repl
   let first: Replicated;
   let others: RedisServer[];
   let clients: Holdfast[];
+  let locks: Lock[];
   let red: Lock;
 
   beforeEach(async () => {
@@ -20,8 +21,8 @@ describe.skipIf(topologiesUnavailable)('a Redlock of which one master has a repl
       newClient({ redis: url, replicas: index === 0 ? 1 : 0, lockWatchdogTimeout: 3_000 }),
     );
     const name = uniqueName();
-    const locks = clients.map((client) => client.getLock(name));
-    red = clients[0]!.getRedLock(...locks, { nodeTimeout: 1_000, restartGuard: false });
+    locks = clients.map((client) => client.getLock(name));
+    red = clients[0]!.getRedLock(...locks, { nodeTimeout: 400, restartGuard: false });
     await red.withLock(() => 1);
   }, 60_000);
 
@@ -39,14 +40,13 @@ describe.skipIf(topologiesUnavailable)('a Redlock of which one master has a repl
     await hold.release();
 
     await first.replicas[0]!.pause();
-    const error = await rejectionOf(red.tryAcquire());
+    // The replica is given 90 % of it: the rest must do for a busy machine.
+    const patient = clients[0]!.getRedLock(...locks, { nodeTimeout: 1_000, restartGuard: false });
+    const error = await rejectionOf(patient.tryAcquire());
     expect(error).toBeInstanceOf(QuorumError);
     expect((error as QuorumError).nodes[0]).toMatchObject({
       answer: 'unreachable',
-      // A busy machine may have no time left for the words of the first reason.
-      reason: expect.stringMatching(
-        /^(0 of 1 replicas acknowledged it|no answer) within/,
-      ) as string,
+      reason: expect.stringMatching(/^0 of 1 replicas acknowledged it within/) as string,
     });
     for (const url of [first.master.url, others[1]!.url]) {
       const redis = new Redis(url);

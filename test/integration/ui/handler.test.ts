@@ -11,8 +11,8 @@ import {
   type RequestListener,
   type Server,
 } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { type AddressInfo, connect } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it, type MockInstance, vi } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { serve } from '../../../src/ui/serve.js';
 import { ui, type UiHandler, type UiOptions } from '../../../src/ui/ui.js';
@@ -105,6 +105,14 @@ function force(
 ): Promise<Response> {
   const body = JSON.stringify({ name, ownerIds });
   return fetch(`${url}/api/force`, { method: 'POST', headers, body });
+}
+
+/** Until two counts in a row, more than a look apart, agree. */
+async function expectRest(list: MockInstance): Promise<void> {
+  let before = -1;
+  await expect
+    .poll(() => before === (before = list.mock.calls.length), { interval: 500, timeout: 10_000 })
+    .toBe(true);
 }
 
 function fail(message: string): never {
@@ -247,14 +255,32 @@ describe('viewers', () => {
     const looks = viewers[0]!.of('look').length + viewers[0]!.of('all').length;
     expect(list.mock.calls.length).toBeLessThanOrEqual(looks + 2);
     for (const viewer of viewers) viewer.leave();
-    let before = -1;
-    // Until two counts in a row, half a second apart, agree.
-    await expect
-      .poll(() => before === (before = list.mock.calls.length), { interval: 500 })
-      .toBe(true);
+    await expectRest(list);
     const again = await Viewer.at(url);
     await expect.poll(() => again.of('all').length).toBe(1);
     again.leave();
+  });
+
+  it('are forgotten if they leave while the app decides, or with a second request queued', async () => {
+    const list = vi.spyOn(client, 'list');
+    const handler = mount();
+    const url = await listen((request, response) => {
+      setTimeout(() => {
+        handler(request, response);
+      }, 300);
+    });
+    const { port } = new URL(url);
+    const hasty = connect(Number(port), '127.0.0.1');
+    hasty.write('GET /api/events HTTP/1.1\r\nHost: a\r\n\r\n');
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    hasty.destroy();
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    expect(list).not.toHaveBeenCalled();
+    const pipelined = connect(Number(port), '127.0.0.1');
+    pipelined.write('GET /api/events HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(2));
+    await expect.poll(() => list.mock.calls.length).toBeGreaterThan(1);
+    pipelined.destroy();
+    await expectRest(list);
   });
 
   it('are told that Redis is gone, and see the page go on when it is back', async () => {
@@ -349,6 +375,8 @@ describe('api/force', () => {
     expect(await other.json()).toEqual({
       error: `${hold.ownerId} holds it by now: nothing was changed`,
     });
+    expect(hold.signal.aborted).toBe(false);
+    expect(await statusOf(force(url, `${prefix}:a`, JSON_FORCE, 'all' as never))).toBe(400);
     expect(hold.signal.aborted).toBe(false);
     const shown = await force(url, `${prefix}:a`, JSON_FORCE, [hold.ownerId]);
     expect(await shown.json()).toMatchObject({ forced: true });

@@ -285,8 +285,8 @@ describe('a poller', () => {
   });
 });
 
-describe('a viewer that is gone without a word', () => {
-  it.each(['response', 'socket'] as const)('is not taken: its %s is destroyed', async (what) => {
+describe('a viewer that leaves unnoticed, or does not read', () => {
+  it.each(['response', 'socket'] as const)('is not added if its %s is destroyed', async (what) => {
     const viewer = new FakeViewer();
     (what === 'socket' ? viewer.socket : viewer).destroyed = true;
     addViewer(viewer);
@@ -294,7 +294,7 @@ describe('a viewer that is gone without a word', () => {
     expect([begun, viewer.written]).toEqual([0, []]);
   });
 
-  it('is noticed by its connection, if its response waits behind another', async () => {
+  it('is forgotten when its connection closes, if its response emits no `close`', async () => {
     const viewer = await newViewer();
     await look(2);
     expect(begun).toBe(3);
@@ -304,7 +304,7 @@ describe('a viewer that is gone without a word', () => {
     expect(viewer.socket.listenerCount('close')).toBe(0);
   });
 
-  it('does not keep a page that is closed waiting, though it reads nothing', async () => {
+  it('is disconnected when the page is closed, if it does not read', async () => {
     const [full, quick] = [await newViewer(), await newViewer()];
     full.writableNeedDrain = true;
     poller.close();
