@@ -18,8 +18,9 @@ const floors = [
 
 /** On what other kinds a kind of lock in locks/ is built. */
 const kinds = {
-  plain: ['gather', 'fenced'],
+  plain: ['gather', 'fenced', 'keeper'],
   gather: [],
+  keeper: [],
   fair: ['plain', 'gather', 'fenced'],
   fenced: ['gather'],
   weighted: [],

@@ -29,6 +29,11 @@ if left.err then
   -- include: undo-lease
   return left
 end
+if fields[2] == '-1' then
+  -- Its client may keep it and give it to its next caller: that client must know at once.
+  local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
+  redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number .. ' forced')
+end
 -- pcall: a user without permission for the channel must still be able to free it.
 local told = redis.pcall(publish, channel, '0')
 return { holder, type(told) == 'table' and told.err or nil }

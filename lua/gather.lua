@@ -7,18 +7,24 @@
 -- KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
 -- a fencing token its counter (the last one that was given out)
 -- ARGV[1] kinds (string): a letter for each lock: a to acquire it, o to acquire it with a lease of its own, f to do that with a
--- fencing token, r to release it, w to release it and tell nobody
+-- fencing token, k to acquire it so that its client may keep it, r to release it, w to release it and tell nobody
 -- ARGV[2] leaseMs (integer, ms): how long a lock is kept without a renewal
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
 -- ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one, and then how long its
--- token is remembered (integer, ms; 0: for ever), if it is given one
+-- token is remembered (integer, ms; 0: for ever), if it is given one, or keptLeaseMs and own as in acquire.lua, if it may be kept
 -- Returns for each lock what its own script returns; false (null to a client) where nothing was done.
 local keys = KEYS
 local kinds, leaseMs, publish, owners = ARGV[1], ARGV[2], ARGV[3], ARGV
 
-local ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, RELEASE = string.byte('aofr', 1, 4)
+local ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, ACQUIRE_KEPT, RELEASE = string.byte('aofkr', 1, 5)
+local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
 
-local function acquire(lock, owner, leaseMs, counter, tokenTtlMs)
+-- The name of the channel is Redisson's, as in src/redis/keys.ts: it need not be sent for each of many locks.
+local function channelOf(lock)
+  return 'redisson_lock__channel:' .. (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}')
+end
+
+local function acquire(lock, owner, leaseMs, counter, tokenTtlMs, keptLeaseMs, own, channel)
   -- include: acquire
 end
 
@@ -45,10 +51,11 @@ for i = 1, #kinds do
     key = key + 1
     at = at + 2
     isDone, answer = pcall(acquire, lock, owner, owners[at - 1], keys[key], owners[at])
+  elseif kind == ACQUIRE_KEPT then
+    at = at + 3
+    isDone, answer = pcall(acquire, lock, owner, owners[at - 2], nil, nil, owners[at - 1], owners[at], channelOf(lock))
   else
-    -- The name of the channel is Redisson's, as in src/redis/keys.ts: it need not be sent for each of many locks.
-    local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
-    isDone, answer = pcall(release, lock, owner, 'redisson_lock__channel:' .. tag, kind == RELEASE and publish or '')
+    isDone, answer = pcall(release, lock, owner, channelOf(lock), kind == RELEASE and publish or '')
   end
   local isRefused = not isDone or type(answer) == 'table' and answer.err
   answers[i] = not isRefused and answer

@@ -9,7 +9,7 @@
 -- ARGV[2] numsub (string): "NUMSUB", or "SHARDNUMSUB" if the channel is a sharded one
 -- ARGV[3] most (integer): how many holders and waiters are listed at most
 -- Returns nil when there is no lock and no line; else {capacity (integer; 0: no weighted lock), holders (array: owner, leftMs (integer, -1: no
--- expiry), count or weight (string) of each), waiters (array: owner, leftMs (integer), weight (string) or '' of each), isCut (0 or 1),
+-- expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer), weight (string) or '' of each), isCut (0 or 1),
 -- listeners (integer: clients that listen for a release), token (string) or ''}, without holders and waiters that have lapsed.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
 local lock, leases, line, places, counter = unpack(KEYS)
@@ -32,10 +32,10 @@ if capacity and redis.call('PTTL', lock) ~= -1 then
   end
   isCut = #live / 2 == tonumber(most) and 1 or 0
 elseif fieldCount > 0 then
-  local fields = fieldCount == 1 and redis.call('HKEYS', lock)
+  local fields = fieldCount == 1 and redis.call('HGETALL', lock)
   -- include: holder
-  local count = redis.call('HGET', lock, holder)
-  if not string.match(count, '^%d+$') then
+  local count = fields[2]
+  if not string.match(count, '^%d+$') and count ~= '-1' then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   holders = { holder, redis.call('PTTL', lock), count }

@@ -18,7 +18,7 @@
 -- ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 -- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock {1 or 2, token
 -- (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but others are first), ticket
--- (string; 0: not joined)}.
+-- (string; 0: not joined), how many were asked to let go, if its client may keep it (integer), why nobody could be asked (string)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, line, places, counter = unpack(KEYS)
 local owner, leaseMs, placeLeaseMs, placeLease = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[3] -- as it came, for commands
@@ -80,14 +80,15 @@ if isFree and isFirst then
 end
 
 local inTheWay = first[1]
+local heardBy, why
 if not isFree then
-  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
-  -- include: holder
-  inTheWay = holder
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
+  -- include: holder, wish
+  inTheWay, heardBy, why = holder, heard, unsaid
 end
 local ttlMs = redis.call('PTTL', lock)
 if placeLeaseMs == 0 then
-  return { inTheWay, ttlMs, '0' }
+  return { inTheWay, ttlMs, '0', heardBy, why }
 end
 
 -- include: now, place-of
@@ -112,4 +113,4 @@ if refused then
   -- include: undo-place
   return refused
 end
-return { inTheWay, ttlMs, string.format('%.0f', ticket) }
+return { inTheWay, ttlMs, string.format('%.0f', ticket), heardBy, why }

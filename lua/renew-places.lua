@@ -37,6 +37,14 @@ local function atLeast(key)
   end
 end
 
+-- Asks the client that may keep the lock without using it to let go: an earlier wish may have been lost.
+local function wish(lock, owner)
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
+  if fields and fields[2] == '-1' then
+    -- include: holder, wish
+  end
+end
+
 -- Whose keys were prolonged in this call, by lock, and how long each lock lives: a client has many places in one line.
 local ttlsOfLocks = {}
 
@@ -58,6 +66,7 @@ local function renew(lock, line, places, owner, isListening)
     atLeast(places)
     ttlMs = redis.call('PTTL', lock)
     ttlsOfLocks[lock] = ttlMs
+    wish(lock, owner)
   end
   if tonumber(known) <= tonumber(nonce) then
     redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, wants, isListening, remainder }, ' '))

@@ -39,8 +39,8 @@ if isFree or isOurs then
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   refused = refusal('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
 else
-  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
-  -- include: holder
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
+  -- include: holder, wish
   answer = { longestMs, holder, ttlMs }
 end
 

@@ -4,7 +4,13 @@ import { inspect, type InspectOptionsStylized } from 'node:util';
 import type { HoldfastEvents } from './api/events.js';
 import { type Inspection, type ListOptions, parseList } from './api/inspection.js';
 import type { FairLock, FencedLock, FencedLockOptions, Lock } from './api/lock.js';
-import { parseFunction, parseName, type RedLockOptions } from './api/options.js';
+import {
+  type KeepOptions,
+  parseFunction,
+  parseKeep,
+  parseName,
+  type RedLockOptions,
+} from './api/options.js';
 import type { ReadWriteLock } from './api/read-write-lock.js';
 import type { Semaphore, SemaphoreOptions } from './api/semaphore.js';
 import { inspect as inspectLock, list } from './core/inspection.js';
@@ -17,7 +23,8 @@ import { ReadWriteSingleLock } from './locks/read-write.js';
 import { parseRedLock } from './locks/redlock/parts.js';
 import { QuorumServices, RedLockBackend } from './locks/redlock/redlock.js';
 import { GatheredCalls } from './locks/gather.js';
-import { ReentrantLockBackend } from './locks/plain.js';
+import { Keeper } from './locks/keeper.js';
+import { HOLDS, type PlainSettings, ReentrantLockBackend } from './locks/plain.js';
 import { SingleSemaphore } from './locks/semaphore.js';
 import { SingleLock } from './locks/single-lock.js';
 import { Listeners } from './core/events.js';
@@ -61,6 +68,8 @@ export class Holdfast implements AsyncDisposable {
   readonly #server: Server;
   readonly #listeners: Listeners;
   readonly #createdAt: Date;
+  /** Keeps locks after their last hold; undefined: no lock was made with `keep`. */
+  #keeper: Keeper | undefined;
   /** What the client's Redlocks share; undefined: it has made none. */
   #quorum: QuorumServices | undefined;
   #closing: Promise<void> | undefined;
@@ -88,10 +97,18 @@ export class Holdfast implements AsyncDisposable {
    * The reentrant lock of this name. It is not fair between processes: a waiter that is woken competes with newcomers.
    *
    * @param name - 1 to 1,024 bytes; in a cluster it may bring its own `{hash tag}`
-   * @throws {@link OptionError} the name is not usable
+   * @throws {@link OptionError} the name or an option is not usable
    */
-  getLock(name: string): Lock {
-    return new SingleLock(this.#session, this.#plain(parseName(name)));
+  getLock(name: string, options: KeepOptions = {}): Lock {
+    const lockName = parseName(name);
+    const keepMs = parseKeep(lockName, options, this.#session.lockWatchdogTimeoutMs);
+    if (keepMs === 0) return new SingleLock(this.#session, this.#plain(lockName));
+    const keeper = (this.#keeper ??= new Keeper(
+      this.#server,
+      this.clientId,
+      this.#server.renewer(HOLDS),
+    ));
+    return new SingleLock(this.#session, this.#plain(lockName, { keep: { keeper, keepMs } }));
   }
 
   /**
@@ -117,7 +134,7 @@ export class Holdfast implements AsyncDisposable {
   getFencedLock(name: string, options: FencedLockOptions = {}): FencedLock {
     const lockName = parseName(name);
     const { isFair, tokenTtlMs } = parseFencedLock(lockName, options);
-    const plain = this.#plain(lockName, tokenTtlMs);
+    const plain = this.#plain(lockName, { tokenTtlMs });
     return fencedLockOver(this.#session, isFair ? new FairLockBackend(this.#server, plain) : plain);
   }
 
@@ -203,15 +220,14 @@ export class Holdfast implements AsyncDisposable {
       : new SingleLock(quorum.session, backend);
   }
 
-  /** `tokenTtlMs`: how long a fenced lock's tokens are remembered; omitted: the lock is not fenced. */
-  #plain(name: string, tokenTtlMs?: number): ReentrantLockBackend {
+  #plain(name: string, settings?: PlainSettings): ReentrantLockBackend {
     const { keyPrefix } = this.#server;
     return new ReentrantLockBackend(
       this.#server,
       keyPrefix,
       name,
       this.#session.newOwnerId,
-      tokenTtlMs,
+      settings,
     );
   }
 
@@ -355,6 +371,7 @@ export class Holdfast implements AsyncDisposable {
     return {
       since: this.#createdAt,
       held: this.held().length,
+      kept: this.#session.grants.idleCount,
       waiting: waits.reduce((sum, count) => sum + count, 0),
       lines: waits.length,
       channels: channels.size,
@@ -402,8 +419,9 @@ export class Holdfast implements AsyncDisposable {
   /** Its client id, the state of its connection, and how many locks it holds; nothing about how it connects, such as a password. */
   toJSON(): HoldfastDescription {
     const { clientId, grants } = this.#session;
-    const heldCount = grants.size + (this.#quorum?.session.grants.size ?? 0);
-    return { clientId, state: this.status, heldCount };
+    const keptCount = grants.idleCount;
+    const heldCount = grants.size - keptCount + (this.#quorum?.session.grants.size ?? 0);
+    return { clientId, state: this.status, heldCount, keptCount };
   }
 
   /** The same for `util.inspect` and `console.log`. @internal */

@@ -24,7 +24,7 @@ export type {
   ReadWriteLockDescription,
 } from './api/description.js';
 export type { Hold } from './api/lock.js';
-export type { AcquireOptions, LockOptions, RedLockOptions } from './api/options.js';
+export type { AcquireOptions, KeepOptions, LockOptions, RedLockOptions } from './api/options.js';
 export type { RedisSource } from './redis/installed.js';
 export { HoldfastError, type ErrorCode, type ErrorContext } from './api/errors.js';
 export {

@@ -1,9 +1,9 @@
--- Takes the lock for the owner, with a token if there is a counter; or says who holds it.
+-- Takes the lock for the owner, with a token if there is a counter; or says who holds it. With `keptLeaseMs` its client may keep it.
 local isFree = redis.call('EXISTS', lock) == 0
 if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
-  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
-  -- include: holder
-  return { holder, redis.call('PTTL', lock) }
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
+  -- include: holder, wish
+  return { holder, redis.call('PTTL', lock), heard, unsaid }
 end
 
 local token, rememberMs
@@ -15,14 +15,23 @@ if counter then
     return rememberMs
   end
 end
+local isKept = false
+if keptLeaseMs and isFree then
+  -- Whoever listens for a release already has made its wish, or makes none. (pcall: without permission, nobody is known not to listen.)
+  local listening = redis.pcall('PUBSUB', numsub, channel)[2]
+  isKept = listening ~= nil and listening <= tonumber(own)
+elseif keptLeaseMs then
+  isKept = redis.call('HGET', lock, owner) == '-1'
+end
+local lease = isKept and keptLeaseMs or leaseMs
 local ttlMs = 0
 if isFree then
-  redis.call('HSET', lock, owner, 1)
+  redis.call('HSET', lock, owner, isKept and -1 or 1)
 else
   ttlMs = redis.call('PTTL', lock)
 end
 -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-local kept = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
+local kept = redis.pcall('PEXPIRE', lock, isFree and lease or string.format('%.0f', math.max(ttlMs, tonumber(lease))))
 local refused = kept ~= 1 and kept
 if token and not refused then
   -- include: set-token
@@ -36,4 +45,4 @@ if refused then
   -- include: undo-lease
   return refused
 end
-return token or 1
+return token or isKept and 2 or 1

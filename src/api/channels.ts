@@ -33,11 +33,12 @@ export const CHANNELS = {
  * - `message`: after waiting, a later try acquired it; a message, or the poll of the waiting client, woke it
  * - `hand-over`: the release of another owner gave it to the first in line
  * - `local`: the release of another caller of this client gave it to this one
+ * - `kept`: this client had kept the lock since its last hold, so no command was sent
  * - `re-entry`: a hold around the call already had it
  *
  * @group Channels
  */
-export type Via = 'first-try' | 'message' | 'hand-over' | 'local' | 're-entry';
+export type Via = 'first-try' | 'message' | 'hand-over' | 'local' | 'kept' | 're-entry';
 
 /**
  * Why a call ended without its lock.

@@ -12,8 +12,8 @@ export interface LockDescription {
   kind: string;
   /** The name that was given to `getLock`. */
   name: string;
-  /** Whether any caller of this client holds it. */
-  state: 'held by this client' | 'not held by this client';
+  /** Whether any caller of this client holds it; or none does, but the client keeps it for its next caller. */
+  state: 'held by this client' | 'kept by this client' | 'not held by this client';
   /** The owner on the server, if this client holds it: `<clientId>:<n>`. */
   ownerId?: string;
   /** For how long this process may rely on its hold, if this client holds it: whole milliseconds. */
@@ -71,6 +71,8 @@ export interface HoldfastDescription {
   state: 'connecting' | 'ready' | 'degraded' | 'refused' | 'closed';
   /** How many locks the client holds. */
   heldCount: number;
+  /** How many locks it keeps for its next caller, while none of its callers holds them. */
+  keptCount: number;
 }
 
 /**
@@ -100,7 +102,7 @@ export interface HeldLock {
 }
 
 /**
- * The counts of a client, for `Holdfast.stats()`. All but `held`, `waiting`, `lines` and `channels` count since `since`.
+ * The counts of a client, for `Holdfast.stats()`. All but `held`, `kept`, `waiting`, `lines` and `channels` count since `since`.
  *
  * @group Descriptions
  */
@@ -109,6 +111,8 @@ export interface HoldfastStats {
   since: Date;
   /** How many holds the client has. */
   held: number;
+  /** How many locks the client keeps for its next caller, while none of its callers holds them. */
+  kept: number;
   /** How many calls wait, because another owner has the lock. */
   waiting: number;
   /** For how many locks calls of this client wait. */

@@ -133,6 +133,11 @@ export interface LostEvent extends LockEvent {
   heldForMs: number;
   /** As in {@link AcquiredEvent}; every later holder has a larger one. */
   token?: string;
+  /**
+   * If the client kept the lock: when the server last confirmed it. Holds that began after that, and have ended, may have been without
+   * protection.
+   */
+  provenAt?: Date;
   /** The error that the holds' signals carry. */
   error: LockLostError;
 }

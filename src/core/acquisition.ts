@@ -28,9 +28,12 @@ import {
   type AcquirableLock,
   type AcquireReply,
   type CallersRequest,
+  type Deadline,
   deadlineOf,
   type HandedOver,
+  type HeldReply,
   type HoldOrigin,
+  type Keeping,
   leftMs,
   type MemberTerms,
   type SelfWait,
@@ -48,6 +51,9 @@ import {
 
 /** How old the last answer may be at the end of the wait: if the wait ends as late as it may, the answer is at most a second old. */
 const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
+
+/** For how long a call that does not wait asks the client that keeps the lock to let go, in milliseconds. */
+const LONGEST_ASKING_MS = 100;
 
 /** After this many late answers in a row the call gives up. */
 const MOST_LATE = 3;
@@ -156,6 +162,11 @@ class Acquisition implements Call {
       this.#message = acquireBegins(this.#session, this.#about, this.#newWaitId());
     if (isClosed) throw this.#refused(this.#session.closedError(name));
     if (signal?.aborted) throw this.#refused(aborted(name, 'nothing was sent', signal));
+    const kept = this.#isOutermost ? this.#takeKept() : undefined;
+    if (kept) {
+      const hold = this.#begin(this.#holder(kept), 'kept');
+      return pauseIfLong()?.then(() => hold) ?? Promise.resolve(hold);
+    }
     acquisitions.add(this);
     this.#endCall = lockCallBegins(this.#session, this.#lock, origin, leaseMs, position);
     const first = this.#firstTry();
@@ -170,20 +181,32 @@ class Acquisition implements Call {
 
   /** Sends the first try. undefined: nothing was sent, since the call needs more than one command, or a limit on its wait. */
   #firstTry(): FirstTry | undefined {
-    const { waitMs, leaseMs, signal, position, ownScope } = this.#request;
+    const { waitMs, signal } = this.#request;
     const { clock, connection, isClosed, untilClosed } = this.#session;
     const lock = this.#lock;
     const isBounded = waitMs !== Infinity || signal !== undefined;
     if (isBounded || isClosed || !connection.isReady || this.#newOwnerId) return undefined;
-    // A scope around the call may hold the lock, which the call then re-enters; and the attempts of one run are serialised.
-    const isAlone = !actingScope(position) || ownScope !== undefined;
-    if (!isAlone || holdersAround(position, lock.id).length > 0) return undefined;
-    if (!lock.tryAtOnce || lock.isInUseHere) return undefined;
+    if (!this.#isOutermost || !lock.tryAtOnce || lock.isInUseHere) return undefined;
     const ownerId = lock.newOwnerId();
     const sentAt = now(clock);
-    const reply = lock.tryAtOnce(ownerId, leaseMs, untilClosed);
+    const reply = lock.tryAtOnce(ownerId, this.#request, untilClosed);
     if (reply) this.#attempts++;
     return reply && { ownerId, sentAt, reply };
+  }
+
+  /** Whether nothing around the call has a say: a scope may hold the lock, which is then re-entered; and the attempts of one run take turns. */
+  get #isOutermost(): boolean {
+    const { position, ownScope } = this.#request;
+    const isAlone = !actingScope(position) || ownScope !== undefined;
+    return isAlone && holdersAround(position, this.#lock.id).length === 0;
+  }
+
+  /** The grant that this client has kept, without a command. */
+  #takeKept(): Grant | undefined {
+    const { isWatched, attemptMs } = this.#request;
+    if (!isWatched || attemptMs !== undefined || this.#newOwnerId) return undefined;
+    const grant = this.#lock.takeKept?.();
+    return grant instanceof Grant ? grant : undefined;
   }
 
   /** The first try settles the call if it is granted in time; otherwise the call goes on with it. */
@@ -199,7 +222,7 @@ class Acquisition implements Call {
       };
       const answered = (reply: AcquireReply): void => {
         if (!this.#goOn) return;
-        const deadline = deadlineOf(first.sentAt, this.#request.leaseMs);
+        const deadline = this.#deadlineOf(reply, first.sentAt);
         if (reply.outcome !== 'acquired' || leftMs(deadline) <= 0) {
           this.#goOn();
           return;
@@ -207,7 +230,7 @@ class Acquisition implements Call {
         this.#goOn = undefined;
         this.#session.acquisitions.delete(this);
         try {
-          const grant = new Grant(this.#session, this.#lock, first.ownerId, deadline, reply.token);
+          const grant = this.#newGrant(first.ownerId, deadline, reply.token, reply.keeping);
           resolve(this.#begin(this.#holder(grant), 'first-try'));
         } catch (error) {
           // Only a bug can throw here; even then the caller must get the error instead of waiting for ever.
@@ -314,17 +337,17 @@ class Acquisition implements Call {
   /** No scope around the caller holds the lock: gets a new grant. (A grant that was handed over is taken without awaiting anything.) */
   #claimOrTry(): Attempt | Promise<Attempt> {
     this.#limit.assertNotOver();
-    const claimed = this.#waiter?.claim?.();
+    const claimed = this.#waiter?.claim?.() ?? this.#takeKept();
     const isFromServer = claimed !== undefined && 'deadline' in claimed;
     const grant = isFromServer ? this.#handedOver(claimed) : claimed;
     if (!(grant instanceof Grant)) return this.#try();
-    return this.#begin(this.#holder(grant), isFromServer ? 'hand-over' : 'local');
+    const isKept = !isFromServer && grant.isKept;
+    return this.#begin(this.#holder(grant), isFromServer ? 'hand-over' : isKept ? 'kept' : 'local');
   }
 
   /** Tries until the server answers, or the wait is over. */
   async #try(): Promise<Attempt> {
     const { connection, clock } = this.#session;
-    const { leaseMs } = this.#request;
     const limit = this.#limit;
     const newOwnerId = this.#newOwnerId ?? this.#lock.newOwnerId;
     const waiter = (this.#waiter ??= this.#lock.waiter(newOwnerId, this.#request));
@@ -344,7 +367,7 @@ class Acquisition implements Call {
     // If the lock is granted just as the caller gives up, the grant is undone, like a try without an answer.
     limit.assertNotOver();
     this.#unused = undefined;
-    const deadline = deadlineOf(sentAt, leaseMs);
+    const deadline = this.#deadlineOf(reply, sentAt);
     if (reply.outcome === 'held') {
       // A call whose wait is over, and that goes on only for this attempt, does not join the line.
       if (!limit.isOverdue || waiter.lastAnswer) waiter.wait(reply, sentAt.monotonicMs);
@@ -356,10 +379,19 @@ class Acquisition implements Call {
     const grant =
       reply.outcome === 'handed over'
         ? this.#handedOver(reply)
-        : this.#granted(reply.sentAt ? deadlineOf(reply.sentAt, leaseMs) : deadline, reply.token);
+        : this.#granted(deadline, reply.token, reply.keeping);
     if (grant) return this.#begin(this.#holder(grant), this.#viaOf(reply.outcome));
     await this.#pauseAfterLateAnswer();
     return 'look again';
+  }
+
+  #deadlineOf(reply: AcquireReply, sentAt: Instant): Deadline {
+    if (reply.outcome !== 'acquired') return deadlineOf(sentAt, this.#request.leaseMs);
+    return deadlineOf(reply.sentAt ?? sentAt, reply.keeping?.leaseMs ?? this.#request.leaseMs);
+  }
+
+  #newGrant(ownerId: string, deadline: Deadline, token?: bigint, keeping?: Keeping): Grant {
+    return new Grant(this.#session, this.#lock, ownerId, deadline, token, undefined, keeping);
   }
 
   #counted<T>(sent: Promise<T>): Promise<T> {
@@ -394,12 +426,12 @@ class Acquisition implements Call {
   }
 
   /** undefined: the answer took longer than the lease, so the lease it granted is over. */
-  #granted(deadline: HandedOver['deadline'], token: bigint | undefined): Grant | undefined {
+  #granted(deadline: Deadline, token?: bigint, keeping?: Keeping): Grant | undefined {
     const waiter = this.#waiter;
     if (!waiter) return undefined;
     const { ownerId } = waiter;
     if (leftMs(deadline) > 0) {
-      const grant = new Grant(this.#session, this.#lock, ownerId, deadline, token);
+      const grant = this.#newGrant(ownerId, deadline, token, keeping);
       waiter.won?.(grant);
       return grant;
     }
@@ -421,13 +453,23 @@ class Acquisition implements Call {
     await this.#limit.pause(backOffMs(this.#lateInARow, this.#session.random, REPEATING));
   }
 
-  #held(seen: SeenHolder): Attempt {
-    const { waitMs } = this.#request;
+  #held(seen: SeenHolder & Pick<HeldReply, 'isAskedFor'>): Attempt | Promise<Attempt> {
+    const { waitMs, attemptMs } = this.#request;
     // A scope around the caller may have acquired the lock during the round trip.
     if (this.#isHeldAround) return 'look again';
+    // A member of a MultiLock must not wait, since other members may be held meanwhile.
+    const mayComeFree = seen.isAskedFor === true && waitMs === 0 && attemptMs === undefined;
+    if (mayComeFree && this.#tookMs < LONGEST_ASKING_MS) return this.#tryAgainSoon();
     if (waitMs === 0 || this.#limit.isOverdue) throw heldElsewhere(this.#lock, waitMs, seen);
     this.#beginWaiting(seen);
     return 'held';
+  }
+
+  /** A call that does not wait found the lock kept: if nobody is inside, the keeper lets go in a moment. */
+  async #tryAgainSoon(): Promise<Attempt> {
+    const pauseMs = 2 ** (this.#attempts - 2);
+    if (pauseMs > 1) await this.#limit.pause(pauseMs);
+    return 'look again';
   }
 
   /**
@@ -477,8 +519,12 @@ class Acquisition implements Call {
     return hold;
   }
 
+  get #tookMs(): number {
+    return this.#session.clock.nowMs() - this.#beganAtMs;
+  }
+
   #tell(grant: Grant, hold: SingleHold, via: Via): void {
-    const tookMs = this.#session.clock.nowMs() - this.#beganAtMs;
+    const tookMs = this.#tookMs;
     this.#session.events.emit('acquired', () => this.#acquired(grant, hold, via, tookMs));
     if (this.#message) acquireEnds(this.#message, { via, attempts: this.#attempts, tookMs });
   }
@@ -513,7 +559,7 @@ class Acquisition implements Call {
   /** Tells that the call ends without the lock. Returns the error. */
   #refused<Failure>(error: Failure): Failure {
     const { waitMs, isQuiet } = this.#request;
-    const tookMs = this.#session.clock.nowMs() - this.#beganAtMs;
+    const tookMs = this.#tookMs;
     const ended = { attempts: this.#attempts, tookMs };
     const waitId = this.#endWaiting && this.#waitId;
     if (!isQuiet)

@@ -1,5 +1,6 @@
 // A grant: a server gave a lock to one owner. All holds that re-entered the lock share the grant. A grant ends lost or released. The
-// release frees the lock for everybody, or hands it over to the next waiter of this client, which the release then names.
+// release frees the lock for everybody, or hands it over to the next waiter of this client, which the release then names. If its client may
+// keep the lock, a grant outlives its holds, and the next caller takes it without a command.
 
 import {
   ClosedError,
@@ -15,11 +16,12 @@ import {
   type Deadline,
   deadlineOf,
   earlier,
-  type Granted,
   type GrantedHold,
   type GrantedLock,
   type HandOverReply,
   isKept,
+  type KeepableGrant,
+  type Keeping,
   type KeepReply,
   later,
   leftMs,
@@ -31,6 +33,7 @@ import type { Due, Scheduled } from '../runtime/schedule.js';
 import { lossOf, notReleased, upgradeRefused } from './messages.js';
 import type { Session } from './session.js';
 import { LocalMutex } from '../scopes/local-mutex.js';
+import { pauseIfLong } from '../runtime/node.js';
 import { WaitLimit } from '../runtime/wait-limit.js';
 import { LONGEST_CHAIN_MS, MOST_HAND_OVERS } from '../waiting/line.js';
 import { mayHaveRun, retry } from './retry.js';
@@ -38,6 +41,8 @@ import { mayHaveRun, retry } from './retry.js';
 type State =
   // Possibly without a hold: the last hold has ended and its release waits for its turn, or the next hold is about to begin.
   | { readonly kind: 'held' }
+  // Kept without a hold, for the next caller of this client. To everybody else in this process the lock is not held.
+  | { readonly kind: 'idle' }
   | { readonly kind: 'lost'; readonly error: LockLostError }
   // From the moment the release is sent: the release may arrive late, so the owner must not be used again.
   | { readonly kind: 'released'; readonly isConfirmed: false }
@@ -45,6 +50,7 @@ type State =
 
 // Shared objects, since every lock passes through these states.
 const HELD: State = { kind: 'held' };
+const IDLE: State = { kind: 'idle' };
 const RELEASING = { kind: 'released', isConfirmed: false } as const;
 const RELEASED = { kind: 'released', isConfirmed: true, to: 'all' } as const;
 const HANDED_OVER = { kind: 'released', isConfirmed: true, to: 'successor' } as const;
@@ -64,7 +70,7 @@ interface BegunRelease {
   readonly limitMs: number;
 }
 
-export class Grant implements Granted, Due {
+export class Grant implements KeepableGrant, Due {
   scheduled: Scheduled | undefined;
   readonly lock: GrantedLock;
   readonly ownerId: string;
@@ -72,7 +78,13 @@ export class Grant implements Granted, Due {
   readonly token: bigint | undefined;
   renewalLimit: RenewalLimit | undefined;
   readonly #session: Session;
-  readonly #since: Instant;
+  /** When it was granted; of one that is kept, when its present holder began. */
+  #since: Instant;
+  readonly #grantedAt: Instant;
+  /** Set while the client may keep the lock after its last hold: its count on the server is -1, whatever the count here. */
+  #keeping: Keeping | undefined;
+  /** Whether it ever was. */
+  readonly #hasBeenKept: boolean;
   /** undefined: the lock was acquired, not handed over. */
   readonly #origin: Origin | undefined;
   /** Until the hand-over is answered: the previous grant, whose owner may still hold the lock on the server. */
@@ -106,18 +118,22 @@ export class Grant implements Granted, Due {
     deadline: Deadline,
     token?: bigint,
     origin?: Origin,
+    keeping?: Keeping,
   ) {
     this.#session = session;
     this.lock = lock;
     this.ownerId = ownerId;
     this.token = token;
-    this.#since = now(session.clock);
+    this.#since = this.#grantedAt = now(session.clock);
+    this.#keeping = keeping;
+    this.#hasBeenKept = keeping !== undefined;
     this.#origin = origin;
     this.#isShared = lock.isShared ?? false;
     this.#deadline = deadline;
     this.#confirmedAt = deadline.since;
     session.grants.add(this);
     lock.granted?.(this);
+    keeping?.begin(this);
   }
 
   // State.
@@ -135,6 +151,19 @@ export class Grant implements Granted, Due {
 
   get isReleased(): boolean {
     return this.#state.kind === 'released';
+  }
+
+  get isIdle(): boolean {
+    return this.#state.kind === 'idle';
+  }
+
+  /** Whether its client may keep it after its last hold. */
+  get isKept(): boolean {
+    return this.#keeping !== undefined;
+  }
+
+  get confirmedAt(): Instant {
+    return this.#confirmedAt;
   }
 
   remaining(): number {
@@ -177,8 +206,10 @@ export class Grant implements Granted, Due {
   add(hold: GrantedHold): void {
     this.#hadHolds = true;
     // Most grants have one hold only, and an empty array allocates room for 17 elements on its first push.
-    if (this.#holds.length === 0) this.#holds = [hold];
-    else this.#holds.push(hold);
+    if (this.#holds.length === 0) {
+      if (this.#keeping) this.#keeping.holdBegins((this.#since = now(this.#session.clock)));
+      this.#holds = [hold];
+    } else this.#holds.push(hold);
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
     else this.#watch();
     this.#noticeEnd();
@@ -209,9 +240,9 @@ export class Grant implements Granted, Due {
     return this.#holds.some(({ isWatched }) => isWatched) && (this.renewalLimit?.isDue ?? true);
   }
 
-  /** Puts a grant that has holds under the watchdog, once it is known that the server has this owner. */
+  /** Puts a grant that has holds under the watchdog, once it is known that the server has this owner, and unless its keeper sees to it. */
   #watch(): void {
-    if (this.#holds.length > 0 && !this.#predecessor) this.lock.watch(this);
+    if (this.#holds.length > 0 && !this.#predecessor && !this.#keeping) this.lock.watch(this);
   }
 
   ageMs(at?: Instant): number {
@@ -238,7 +269,7 @@ export class Grant implements Granted, Due {
 
   /** Schedules the deadline if it comes before the watchdog's next round. That round checks later ones, so few are ever scheduled. */
   #noticeEnd(at?: Instant): void {
-    if (this.#state.kind !== 'held') return;
+    if (this.#state.kind !== 'held' || this.#keeping) return;
     const left = leftMs(this.#deadline, at);
     const isOver = left <= 0 && this.#holds.length === 0;
     const isLookedAt = !this.#predecessor && left > this.#session.lockWatchdogTimeoutMs / 3;
@@ -254,7 +285,7 @@ export class Grant implements Granted, Due {
   renewed(reply: KeepReply, { sentAt, leaseMs, deadline, answeredAt }: Renewal): boolean {
     if (leaseMs > 0) this.renewalLimit?.renewed(sentAt);
     this.checkDeadline(answeredAt);
-    if (this.#state.kind === 'held') {
+    if (this.#isHeldOrIdle) {
       this.#isRenewalUnanswered = false;
       if (reply !== 'kept') this.#loseTo(reply);
       else this.#wasKept(leaseMs, deadline, answeredAt);
@@ -265,7 +296,7 @@ export class Grant implements Granted, Due {
   #wasKept(leaseMs: number, deadline: Deadline, answeredAt: Instant): void {
     this.#prolong(deadline, answeredAt);
     const { ownerId, lock } = this;
-    if (leaseMs > 0)
+    if (leaseMs > 0 && !this.#keeping)
       this.#session.events.emit('renewed', () => ({
         lockName: lock.name,
         ownerId,
@@ -280,7 +311,7 @@ export class Grant implements Granted, Due {
 
   /** The server confirmed the grant until `deadline`; after a check without renewal, it confirmed only that the grant exists. */
   #prolong(deadline: Deadline, at: Instant = now(this.#session.clock)): void {
-    if (this.#state.kind !== 'held') return;
+    if (!this.#isHeldOrIdle) return;
     this.#deadline = later(this.#deadline, deadline, at);
     this.#confirmedAt = deadline.since;
     this.checkDeadline(at);
@@ -289,9 +320,12 @@ export class Grant implements Granted, Due {
   // End of the grant.
 
   /** The only place where the state changes. A released grant may still turn out to be lost; a lost grant stays lost. */
-  #become(next: Exclude<State, { kind: 'held' }>): void {
+  #become(next: State): void {
     if (this.#state.kind === 'lost') return;
     this.#state = next;
+    if (next.kind === 'held' || next.kind === 'idle') return;
+    this.#keeping?.end();
+    this.#keeping = undefined;
     this.#session.schedule.delete(this);
     this.#confirming?.end('closed');
     this.lock.unwatch(this);
@@ -328,8 +362,11 @@ export class Grant implements Granted, Due {
   lose(lossReason: LossReason): LockLostError {
     if (this.#state.kind === 'lost') return this.#state.error;
     const holdIds = this.#holdIds;
-    const event = lossOf(this, lossReason, holdIds);
+    const provenAt = this.#hasBeenKept ? new Date(this.#confirmedAt.wallMs) : undefined;
+    const event = lossOf(this, lossReason, holdIds, provenAt);
+    const isUnused = this.isIdle && (lossReason === 'closed' || lossReason === 'forced');
     this.#become({ kind: 'lost', error: event.error });
+    if (isUnused) return event.error; // nobody has lost anything
     this.#session.events.emit('lost', () => event);
     const { name: lockName, kind } = this.lock;
     const { ownerId } = this;
@@ -414,13 +451,22 @@ export class Grant implements Granted, Due {
     confirmed: () => void,
     isShared: boolean,
   ): Promise<void> {
+    // The server does not count the holds of a grant that is kept.
+    if (more > 0 && this.isHeld && this.#mayKeep()) {
+      confirmed();
+      return;
+    }
     if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit, false, true))) return;
     try {
       this.#throwIfLost();
       if (this.isReleased) return;
       if (this.isShared && !isShared) throw upgradeRefused(this.lock.name);
-      const sentAt = await this.#keep(this.holdCount + more, leaseMs, waitLimit, isShared);
-      this.#prolong(deadlineOf(sentAt, leaseMs));
+      const { lockWatchdogTimeoutMs } = this.#session;
+      const wantedMs = this.#keeping ? Math.max(leaseMs, lockWatchdogTimeoutMs) : leaseMs;
+      this.#stopKeeping(); // this command sets a count, which says that somebody is inside
+      const holdCount = Math.max(this.holdCount + more, 1);
+      const sentAt = await this.#keep(holdCount, wantedMs, waitLimit, isShared);
+      this.#prolong(deadlineOf(sentAt, wantedMs));
       if (this.remaining() > 0) confirmed(); // a grant without holds is not lost when its deadline passes; it is merely over
     } catch (error) {
       throw this.#takenIfConflict(error);
@@ -528,12 +574,93 @@ export class Grant implements Granted, Due {
     this.#session.cleanup.remove({ id: `${lock.id} shared`, release: share }, ownerId);
   }
 
+  // Keeping: between its holds, the server is asked nothing.
+
+  get #isHeldOrIdle(): boolean {
+    return this.#state.kind === 'held' || this.#state.kind === 'idle';
+  }
+
+  /**
+   * Whether a hold may begin, or the last one end, without asking the server: it confirmed the grant a short while ago, nothing else is
+   * under way, and other clients can make themselves heard.
+   */
+  #mayKeep(at: Instant = now(this.#session.clock)): boolean {
+    const keeping = this.#keeping;
+    if (!keeping?.mayGoOn || !this.#session.connection.isReady || this.#session.isClosed)
+      return false;
+    const isProven = elapsedMs(this.#confirmedAt, at) <= keeping.keepMs;
+    return isProven && leftMs(this.#deadline, at) >= keeping.leaseMs / 3 && !this.#turns.isTaken;
+  }
+
+  take(): boolean {
+    if (!this.isIdle) return false;
+    if (this.#mayKeep()) this.#become(HELD);
+    else this.letGo();
+    return this.isHeld;
+  }
+
+  /** After the last hold: lends the grant to the next caller of this client, or keeps it for one. Returns false if it must be released. */
+  #keepOn(): boolean {
+    if (!this.#keeping) return false;
+    const at = now(this.#session.clock);
+    const next = this.lock.nextWaiter;
+    const mayServe = next ? next.takesKept : !this.lock.hasWaiters;
+    if (!mayServe || !this.#mayKeep(at)) return false;
+    if (!next) {
+      this.#become(IDLE);
+      this.#keeping.idles(at);
+      return true;
+    }
+    // (If a loop of such calls has had this turn of the event loop for long enough, the waiter enters in the next one.)
+    const pause = pauseIfLong();
+    if (pause) next.expect();
+    if (pause)
+      void pause.then(() => {
+        next.accept(this);
+      });
+    else next.accept(this);
+    return true;
+  }
+
+  letGo(): void {
+    if (!this.#keeping) return;
+    const wasIdle = this.isIdle;
+    if (wasIdle) this.#become(HELD);
+    this.#stopKeeping();
+    if (!wasIdle) this.#becomeLikeOthers();
+    else if (leftMs(this.#deadline) > 0) this.decline();
+    else this.#abandon();
+  }
+
+  #stopKeeping(): void {
+    if (!this.#keeping) return;
+    this.#keeping.end();
+    this.#keeping = undefined;
+    this.#watch();
+    this.#noticeEnd();
+  }
+
+  /** Sets a count and the watchdog's lease on the server, repeated until it is answered or the lease is over. */
+  #becomeLikeOthers(): void {
+    const { acquisitions: registry, lockWatchdogTimeoutMs } = this.#session;
+    const confirm = (limit: WaitLimit): Promise<void> =>
+      this.#confirm(lockWatchdogTimeoutMs, limit, 0, () => undefined, true);
+    const options = { limitMs: leftMs(this.#deadline), registry };
+    this.#session
+      .bounded(this.lock.name, 'not known to be extended', confirm, options)
+      .catch(() => undefined); // the grant keeps its deadline, and a loss has been reported
+  }
+
   // Release.
 
   /** Ends a hold; releases the lock with the last one. May be called again after a failure. */
   release(hold: GrantedHold, isRepeat: boolean, done: Done): void {
     this.#drop(hold);
     const isLast = this.holdCount === 0 && this.#state.kind === 'held';
+    if (isLast ? this.#keepOn() : this.#keeping) {
+      done();
+      return;
+    }
     const isSimple = isLast && this.#session.connection.isReady && !this.#nextWaiter;
     if (isSimple && this.#turns.tryTake()) this.#releaseAtOnce(done);
     else this.#releaseUntilAnswered(isRepeat, done);
@@ -645,7 +772,7 @@ export class Grant implements Granted, Due {
   // Hand-over to the next waiter of this client: the release names the successor.
 
   get #chain(): Origin {
-    return this.#origin ?? { owners: [], acquiredAt: this.#since };
+    return this.#origin ?? { owners: [], acquiredAt: this.#grantedAt };
   }
 
   /** The waiter to which a release hands the lock over; undefined: none, the lock becomes free for everybody. */

@@ -203,6 +203,12 @@ export function publishRefused(
   );
 }
 
+export function wishRefused(reason: string): UnavailableError {
+  return new UnavailableError(
+    `cannot ask for locks that other clients keep: ${reason}; callers wait until such a lock is released; permit PUBLISH on holdfast_wishes:*`,
+  );
+}
+
 function inWords(cause: unknown): string {
   return cause instanceof Error ? describe(cause) : String(cause);
 }
@@ -316,11 +322,18 @@ interface LostGrant extends Omit<LostLock, 'lockName'> {
   readonly token: bigint | undefined;
 }
 
-/** The loss of a grant, for the error and the event. */
-export function lossOf(grant: LostGrant, lossReason: LossReason, holdIds: string[]): LostEvent {
+/** The loss of a grant, for the error and the event. `provenAt`: of a lock that was kept, when the server last confirmed it. */
+export function lossOf(
+  grant: LostGrant,
+  lossReason: LossReason,
+  holdIds: string[],
+  provenAt?: Date,
+): LostEvent {
   const { lock, ownerId, heldSince, token } = grant;
   const heldForMs = Math.round(grant.heldForMs);
   const lost = { lockName: lock.name, ownerId, heldForMs };
   const error = lockLost(lost, lossReason);
-  return { ...lost, holdIds, lossReason, ...shownToken(token), heldSince, error };
+  const event: LostEvent = { ...lost, holdIds, lossReason, ...shownToken(token), heldSince, error };
+  if (provenAt) event.provenAt = provenAt;
+  return event;
 }

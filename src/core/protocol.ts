@@ -20,11 +20,15 @@ interface Acquired {
   readonly sentAt?: Instant;
   /** The fencing token, if the lock is fenced. */
   readonly token?: bigint | undefined;
+  /** Set if the client may keep the lock after its last hold: the grant then has the lease of this, not the one asked for. */
+  readonly keeping?: Keeping | undefined;
 }
 
 /** Another owner has the lock. */
 export interface HeldReply extends Readonly<SeenHolder> {
   readonly outcome: 'held';
+  /** Whether its client keeps the lock, perhaps without using it, and was asked to let go. */
+  readonly isAskedFor?: boolean | undefined;
   /** When to try again, in milliseconds; left out: when the holder's lease ends. */
   readonly retryInMs?: number | undefined;
 }
@@ -69,6 +73,37 @@ export interface Granted extends Renewable {
   decline(): void;
 }
 
+/** A grant that a client may keep after its last hold, as its keeper sees it. */
+export interface KeepableGrant extends Granted {
+  /** When the command that last confirmed the grant was sent. */
+  readonly confirmedAt: Instant;
+  /** Whether its client may keep it after its last hold. */
+  readonly isKept: boolean;
+  /** Whether it is kept without a hold. */
+  readonly isIdle: boolean;
+  /** As an idle grant: gets its next hold, which the caller adds at once. False if the server must be asked instead. */
+  take(): boolean;
+  /** Ends the keeping: an idle grant is released; any other is from now on like those that are not kept. */
+  letGo(): void;
+  lose(lossReason: LossReason): LockLostError;
+}
+
+/** What a grant that may be kept asks of the keeper. */
+export interface Keeping {
+  /** For how long the lock is kept without a hold, and how old the last proof may be when a hold begins, in milliseconds. */
+  readonly keepMs: number;
+  /** The lease of a grant that may be kept, in milliseconds. */
+  readonly leaseMs: number;
+  /** Whether the keeper hears other clients' wishes, and the grant has not been kept for long enough. */
+  readonly mayGoOn: boolean;
+  begin(grant: KeepableGrant): void;
+  /** A hold begins: has the grant proved, if its last proof is old. */
+  holdBegins(at: Instant): void;
+  /** The last hold has ended, and the grant is kept. */
+  idles(at: Instant): void;
+  end(): void;
+}
+
 /** A hold as its grant sees it. */
 export interface GrantedHold {
   /** Whether the hold wants the lease to be renewed. */
@@ -88,6 +123,8 @@ export interface NextWaiter {
   readonly leaseMs: number;
   /** Whether the waiter must not enter before the hand-over is answered, because it needs a fencing token. */
   readonly needsAnswer: boolean;
+  /** Whether it takes a grant that its client keeps. */
+  readonly takesKept: boolean;
   /** Sends the command that releases the lock of `ownerId` to `successorId`. May be repeated. */
   handOver(ownerId: string, successorId: string, limit: TimeLimit): Promise<HandOverReply>;
   /** The hand-over was sent: until it is answered, no waiter in the line tries. */
@@ -142,11 +179,13 @@ export interface GrantedLock extends Removable, NamedLock {
     isShared: boolean,
   ): Promise<KeepReply>;
   /** The server has granted the lock to this client. */
-  granted?(grant: Granted): void;
+  granted?(grant: KeepableGrant): void;
   /** This client no longer holds the lock, or waits for it, as this owner. */
   forget?(ownerId: string): void;
   /** The waiter of this client to which a release hands the lock over; undefined: none, or this kind of lock does not hand over. */
   readonly nextWaiter?: NextWaiter | undefined;
+  /** Whether callers of this client wait for the lock in its line. */
+  readonly hasWaiters?: boolean;
   /** Checks a grant regularly until `unwatch`: renews it if it is watched, and detects its loss. */
   watch(grant: Granted): void;
   unwatch(grant: Granted): void;
@@ -184,7 +223,13 @@ export interface AcquirableLock extends GrantedLock {
    *
    * @param limit - how long the caller waits
    */
-  tryAtOnce?(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<AcquireReply> | undefined;
+  tryAtOnce?(
+    ownerId: string,
+    request: LockRequest,
+    limit: TimeLimit,
+  ): Promise<AcquireReply> | undefined;
+  /** Takes the grant that this client has kept, for a request with a lease that is renewed; undefined, or left out: there is none. */
+  takeKept?(): KeepableGrant | undefined;
 }
 
 /** A key of another kind where a key of a lock should be. */

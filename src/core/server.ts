@@ -10,7 +10,7 @@ import type { Schedule } from '../runtime/schedule.js';
 import type { LockKeys } from '../redis/keys.js';
 import { type ChannelListener, Channels, type Subscription } from '../waiting/channels.js';
 import { type Call, WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
-import { notAnswered, publishRefused, renewalFailed } from './messages.js';
+import { notAnswered, publishRefused, renewalFailed, wishRefused } from './messages.js';
 import { hexDigits } from './session.js';
 import type { Renewer } from './protocol.js';
 import { type RenewerRow, RowRenewer, Watchdog } from './watchdog.js';
@@ -106,6 +106,12 @@ export class Server {
     this.#events.emit('error', () => ({
       error: publishRefused(channel, kind, reason, this.#lookEveryMs),
     }));
+  }
+
+  /** A script found a lock kept by another client, which it may not ask to let go: emits `error` once. */
+  wishRefused(reason: string): void {
+    if (this.#refused.isNews('holdfast_wishes'))
+      this.#events.emit('error', () => ({ error: wishRefused(reason) }));
   }
 
   subscribeToUnlocks(keys: LockKeys, listener: ChannelListener): Subscription {

@@ -255,6 +255,10 @@ export class Session {
     const releases = grants.map((grant) => {
       // A second, parallel release would spoil what the first one finds out about the lock.
       if (grant.isReleased) return grant.whenSettled();
+      if (grant.isIdle) {
+        grant.letGo(); // to the clean-up, which is awaited below
+        return Promise.resolve();
+      }
       grant.lose('closed');
       return limit(() => this.#release(grant));
     });
@@ -294,6 +298,8 @@ export interface SessionGrant {
   readonly lock: { readonly id: string; readonly name: string };
   readonly ownerId: string;
   readonly isReleased: boolean;
+  /** Whether it is kept without a hold. */
+  readonly isIdle: boolean;
   /** Whether other owners may hold the lock beside it (a reader, a permit). */
   readonly isShared: boolean;
   readonly heldForMs: number;
@@ -305,6 +311,8 @@ export interface SessionGrant {
   /** How many of its holds are shared, or how many are not. */
   countOf(isShared: boolean): number;
   lose(lossReason: LossReason): LockLostError;
+  /** Ends its keeping. */
+  letGo(): void;
   /** Resolves when the release under way is settled, whether it succeeded or failed. */
   whenSettled(): Promise<void>;
   /** Releases it on the server, whatever its local state. */
@@ -324,6 +332,13 @@ class Grants implements Iterable<SessionGrant> {
 
   get size(): number {
     return this.#size;
+  }
+
+  /** How many of them are kept without a hold. */
+  get idleCount(): number {
+    let count = 0;
+    for (const grant of this) if (grant.isIdle) count++;
+    return count;
   }
 
   of(lockId: string): readonly SessionGrant[] {

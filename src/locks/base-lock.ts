@@ -90,8 +90,9 @@ export abstract class BaseLock implements Lock {
   abstract forceUnlock(): Promise<boolean>;
 
   toJSON(): LockDescription {
-    const { kind, name, held } = this;
-    if (!held) return { kind, name, state: 'not held by this client' };
+    const { kind, name, held, isKept } = this;
+    if (!held)
+      return { kind, name, state: isKept ? 'kept by this client' : 'not held by this client' };
     const { ownerId, remainingMs } = held;
     return {
       kind,
@@ -116,6 +117,9 @@ export abstract class BaseLock implements Lock {
 
   /** By which owner this client holds the lock, and for how long; undefined: it does not hold it, or may not rely on that. */
   abstract readonly held: HeldHere | undefined;
+
+  /** Whether this client keeps the lock for its next caller, while no caller holds it. */
+  abstract readonly isKept: boolean;
 
   /** The locks that `unlock()` undoes: this one, or the members of a MultiLock. */
   abstract readonly marked: readonly MarkedLock[];

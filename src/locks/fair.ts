@@ -10,6 +10,7 @@ import {
   type LockBackend,
   type LockRequest,
   type Waiter,
+  type KeepableGrant,
   type KeyInTheWay,
 } from '../core/protocol.js';
 import type { Server } from '../core/server.js';
@@ -89,6 +90,7 @@ export class FairLockBackend implements LockBackend, QueuedLock {
   ): Promise<JoinReply> {
     const { lock, line, places } = this.keys;
     const { connection } = this.server;
+    this.#plain.letGo();
     const fencing = this.counter ?? NO_FENCING;
     const keys = [lock, line, places, ...fencing.keys];
     const args = [ownerId, leaseMs, ...place, ...fencing.args];
@@ -183,7 +185,7 @@ export class FairLockBackend implements LockBackend, QueuedLock {
     this.#plain.unwatch(grant);
   }
 
-  granted(grant: Granted): void {
+  granted(grant: KeepableGrant): void {
     this.#plain.granted(grant);
   }
 

@@ -15,6 +15,16 @@ const MOST_LOCKS = 64;
 /** The command that notifies waiters of a release; empty: they are not notified. */
 export type Publish = 'PUBLISH' | 'SPUBLISH' | '';
 
+/** What a script needs to grant a lock that its client may keep. */
+export interface Mark {
+  /** The lease of a lock that may be kept, in milliseconds. */
+  readonly leaseMs: number;
+  /** How many of those who listen for a release of the lock are this client: 0 or 1. */
+  readonly ownListeners: number;
+  /** The command that publishes its releases. */
+  readonly publish: Publish;
+}
+
 /** An acquire or a release. */
 interface Call<T = unknown> {
   readonly keys: LockKeys;
@@ -23,6 +33,8 @@ interface Call<T = unknown> {
   readonly leaseMs: number;
   readonly fencing: Fencing;
   readonly publish: Publish;
+  /** Set if the client wants to keep the lock that it acquires. */
+  readonly mark: Mark | undefined;
   /** How long the caller still waits for the answer. */
   readonly limit: TimeLimit;
   /** Turns the script's reply into the caller's answer. */
@@ -55,8 +67,10 @@ export class GatheredCalls {
     read: (reply: unknown) => T,
     limit: TimeLimit = NO_LIMIT,
     fencing: Fencing = NO_FENCING,
+    mark?: Mark,
   ): Promise<T> {
-    return this.#send({ keys, ownerId, leaseMs, fencing, publish: '', limit, read });
+    const publish = mark?.publish ?? '';
+    return this.#send({ keys, ownerId, leaseMs, fencing, publish, mark, limit, read });
   }
 
   /** Releases by release.lua, or with other calls by gather.lua. Sent whether or not the caller still waits. */
@@ -67,7 +81,8 @@ export class GatheredCalls {
     read: (reply: unknown) => T,
   ): Promise<T> {
     const [fencing, limit] = [NO_FENCING, NO_LIMIT];
-    return this.#send({ keys, ownerId, leaseMs: 0, fencing, publish, limit, read });
+    const mark = undefined;
+    return this.#send({ keys, ownerId, leaseMs: 0, fencing, publish, mark, limit, read });
   }
 
   #send<T>(call: Call<T>): Promise<T> {
@@ -80,12 +95,13 @@ export class GatheredCalls {
     });
   }
 
-  #sendAlone<T>({ keys, ownerId, leaseMs, fencing, publish, limit, read }: Call<T>): Promise<T> {
+  #sendAlone<T>(call: Call<T>): Promise<T> {
+    const { keys, ownerId, leaseMs, fencing, publish, mark, limit, read } = call;
     if (leaseMs === 0) {
       const args = [ownerId, keys.channel, publish];
       return this.#connection.run(scripts.release, [keys.lock], args, read, limit);
     }
-    const acquire = acquireScript(keys, ownerId, leaseMs, fencing);
+    const acquire = acquireScript(keys, ownerId, leaseMs, fencing, mark);
     return this.#connection.run(acquire.script, acquire.keys, acquire.args, read, limit);
   }
 
@@ -154,13 +170,18 @@ function limitOf(calls: readonly Call[]): TimeLimit {
 
 /** The script that acquires one lock, with its keys and arguments. */
 export function acquireScript(
-  { lock }: LockKeys,
+  keys: LockKeys,
   ownerId: string,
   leaseMs: number,
   fencing: Fencing,
+  mark?: Mark,
 ): { script: Script; keys: string[]; args: Argument[] } {
-  const args = [ownerId, leaseMs, ...fencing.args];
-  return { script: scripts.acquire, keys: [lock, ...fencing.keys], args };
+  const args: Argument[] = [ownerId, leaseMs, ...fencing.args];
+  if (mark) {
+    const numsub = mark.publish === 'SPUBLISH' ? 'SHARDNUMSUB' : 'NUMSUB';
+    args.push(0, mark.leaseMs, mark.ownListeners, keys.channel, numsub);
+  }
+  return { script: scripts.acquire, keys: [keys.lock, ...fencing.keys], args };
 }
 
 /** The keys that gather.lua takes. */
@@ -173,17 +194,21 @@ function keysFor(calls: readonly Call[]): string[] {
 /** The arguments of gather.lua: as few as possible, since each costs the server about as much as the work itself. */
 function argumentsFor(calls: readonly Call[]): Argument[] {
   const commonLeaseMs =
-    calls.find(({ leaseMs, fencing }) => leaseMs > 0 && fencing === NO_FENCING)?.leaseMs ?? 0;
-  // One command for all calls that publish: it depends on the server and, in a cluster, on the hash tag, which these calls share.
+    calls.find(({ leaseMs, fencing, mark }) => leaseMs > 0 && fencing === NO_FENCING && !mark)
+      ?.leaseMs ?? 0;
+  // One command for all calls that publish, or ask who listens: it depends on the server and, in a cluster, on the hash tag, which these calls share.
   const told = calls.find(({ publish }) => publish !== '');
   const owners: Argument[] = [];
   let kinds = '';
-  for (const { ownerId, leaseMs, fencing, publish } of calls) {
+  for (const { ownerId, leaseMs, fencing, publish, mark } of calls) {
     owners.push(ownerId);
     if (leaseMs === 0) kinds += publish === '' ? 'w' : 'r';
     else if (fencing !== NO_FENCING) {
       kinds += 'f';
       owners.push(leaseMs, ...fencing.args);
+    } else if (mark) {
+      kinds += 'k';
+      owners.push(leaseMs, mark.leaseMs, mark.ownListeners);
     } else if (leaseMs === commonLeaseMs) kinds += 'a';
     else {
       kinds += 'o';

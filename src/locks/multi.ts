@@ -64,6 +64,10 @@ export class MultiLock extends BaseLock {
     };
   }
 
+  override get isKept(): boolean {
+    return this.#members.every((member) => member.isKept);
+  }
+
   override get marked(): readonly MarkedLock[] {
     return this.#members.flatMap((member) => member.marked);
   }

@@ -7,6 +7,7 @@ import {
   type HeldReply,
   isAcquired,
   isKept,
+  type KeepableGrant,
   type KeepReply,
   type KeyInTheWay,
   type KeyPlace,
@@ -30,7 +31,8 @@ import type { Clock, TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
 import { scripts } from '../redis/scripts.generated.js';
 import { TokenCounter } from './fenced.js';
-import { acquireScript, GatheredCalls, NO_FENCING } from './gather.js';
+import { acquireScript, GatheredCalls, type Mark, NO_FENCING } from './gather.js';
+import type { Keeper } from './keeper.js';
 import { type RenewerRow, sendRenewal } from '../core/watchdog.js';
 
 /** The time to live of a lock that nobody holds. */
@@ -39,11 +41,19 @@ const FREE = -2;
 const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 
 /** How a client renews the locks that it holds on one Redis: many in one call. */
-const HOLDS: RenewerRow<LockKeys> = {
+export const HOLDS: RenewerRow<LockKeys> = {
   kind: 'hold',
   script: scripts.renew,
   keysOf: ({ lock, forced }) => [lock, forced],
 };
+
+/** Settings of one lock object that the other objects of the same lock need not share. */
+export interface PlainSettings {
+  /** How long a fenced lock's tokens are remembered, in milliseconds; left out: the lock is not fenced. */
+  readonly tokenTtlMs?: number;
+  /** For how long the lock is kept after its last hold, in milliseconds, and by whom; left out: it is not kept. */
+  readonly keep?: { readonly keeper: Keeper; readonly keepMs: number };
+}
 
 export class ReentrantLockBackend implements LockBackend {
   readonly name: string;
@@ -52,6 +62,7 @@ export class ReentrantLockBackend implements LockBackend {
   readonly newOwnerId: () => string;
   /** The source of the holders' tokens, if it is a fenced lock. */
   readonly counter: TokenCounter | undefined;
+  readonly #keep: PlainSettings['keep'];
   readonly #server: Server;
 
   constructor(
@@ -59,13 +70,14 @@ export class ReentrantLockBackend implements LockBackend {
     keyPrefix: string,
     name: string,
     newOwnerId: () => string,
-    tokenTtlMs?: number,
+    { tokenTtlMs, keep }: PlainSettings = {},
   ) {
     this.name = name;
     this.#server = server;
     this.keys = new LockKeys(keyPrefix + name);
     this.id = `${server.channelSuffix} ${this.keys.lock}`;
     this.newOwnerId = newOwnerId;
+    this.#keep = keep;
     if (tokenTtlMs !== undefined)
       this.counter = new TokenCounter(server.connection, this.keys, tokenTtlMs);
   }
@@ -91,18 +103,56 @@ export class ReentrantLockBackend implements LockBackend {
     return this.#server.connection;
   }
 
-  tryAtOnce(ownerId: string, leaseMs: number, limit: TimeLimit): Promise<AcquireReply> | undefined {
-    return this.connection.isReplicated ? undefined : this.acquire(ownerId, leaseMs, limit);
+  tryAtOnce(
+    ownerId: string,
+    request: LockRequest,
+    limit: TimeLimit,
+  ): Promise<AcquireReply> | undefined {
+    return this.connection.isReplicated ? undefined : this.acquire(ownerId, request, limit);
   }
 
   /** @param limit - how long the caller waits, and so how long replicas may take to acknowledge the lock */
-  acquire(ownerId: string, leaseMs: number, limit?: TimeLimit): Promise<AcquireReply> {
+  acquire(ownerId: string, request: LockRequest, limit?: TimeLimit): Promise<AcquireReply> {
     const { connection } = this.#server;
-    if (!connection.isReplicated)
-      return this.#calls.acquire(this.keys, ownerId, leaseMs, readAcquire, limit, this.counter);
+    const { leaseMs } = request;
+    this.#local.idleGrantOf(this.keys.lock)?.letGo(); // this request may not take it
+    const mark = this.#mark(request);
+    const read = (reply: unknown): AcquireReply => this.#readAcquire(reply);
     const fencing = this.counter ?? NO_FENCING;
-    const { script, keys, args } = acquireScript(this.keys, ownerId, leaseMs, fencing);
-    return connection.runReplicated(script, keys, args, readAcquire, isAcquired, limit);
+    if (!connection.isReplicated)
+      return this.#calls.acquire(this.keys, ownerId, leaseMs, read, limit, fencing, mark);
+    const { script, keys, args } = acquireScript(this.keys, ownerId, leaseMs, fencing, mark);
+    return connection.runReplicated(script, keys, args, read, isAcquired, limit);
+  }
+
+  /** A request that may keep the lock is marked as such on the server; not that of a member of a MultiLock. */
+  #mark({ isWatched, attemptMs }: LockRequest): Mark | undefined {
+    const keep = isWatched && attemptMs === undefined ? this.#keep : undefined;
+    if (!keep?.keeper.mayMark(this.keys.lock, keep.keepMs)) return undefined;
+    return {
+      leaseMs: keep.keeper.leaseMs,
+      ownListeners: Number(this.#server.channels.isSubscribed(this.keys.channel)),
+      publish: this.#server.publishCommand(this.keys),
+    };
+  }
+
+  #readAcquire(reply: unknown): AcquireReply {
+    if (reply === 1) return ACQUIRED;
+    if (typeof reply === 'string') return { outcome: 'acquired', token: BigInt(reply) };
+    if (reply === 2 && this.#keep) {
+      const { keeper, keepMs } = this.#keep;
+      return { outcome: 'acquired', keeping: keeper.keep(this.keys, keepMs) };
+    }
+    const held = this.heldReply(reply as HeldAnswer);
+    if (this.#keep) this.#keep.keeper.foundHeld(this.keys.lock, held.holder, this.#keep.keepMs);
+    return held;
+  }
+
+  heldReply([holder, holderTtlMs, heardBy, unsaid]: HeldAnswer): HeldReply {
+    if (unsaid !== undefined) this.#server.wishRefused(unsaid);
+    // A node of a cluster counts only its own subscribers.
+    const isAskedFor = heardBy !== undefined && (heardBy > 0 || this.connection.isCluster);
+    return { outcome: 'held', holder, holderTtlMs, isAskedFor };
   }
 
   /**
@@ -201,13 +251,16 @@ export class ReentrantLockBackend implements LockBackend {
     ]);
   }
 
+  /** A lock that this client itself keeps without a hold is free for its callers. */
   async isLocked(): Promise<boolean> {
-    return (await this.remainTimeToLive()) !== FREE;
+    const isOurs = this.#local.idleGrantOf(this.keys.lock) !== undefined;
+    return (await this.remainTimeToLive()) !== FREE && !isOurs;
   }
 
   async holdCount(ownerId: string): Promise<number> {
     const { connection } = this.#server;
-    return Number((await connection.command('hget', this.keys.lock, ownerId)) ?? 0);
+    const count = Number((await connection.command('hget', this.keys.lock, ownerId)) ?? 0);
+    return count < 0 ? (this.localGrant?.holdCount ?? 0) : count; // the server does not count the holds of a lock that may be kept
   }
 
   remainTimeToLive(): Promise<number> {
@@ -219,12 +272,28 @@ export class ReentrantLockBackend implements LockBackend {
 
   // What this client itself knows about the lock: its own grant and its own waiters.
 
-  granted(grant: Granted): void {
+  granted(grant: KeepableGrant): void {
     this.#local.granted(this.keys.lock, grant);
   }
 
   forget(ownerId: string): void {
+    this.#keep?.keeper.used(this.keys.lock);
     this.#local.forget(this.keys.lock, ownerId);
+  }
+
+  /** Whether a waiter of this lock object takes a grant that its client has kept. */
+  get isKept(): boolean {
+    return this.#keep !== undefined;
+  }
+
+  takeKept(): KeepableGrant | undefined {
+    const grant = this.#keep && this.#local.idleGrantOf(this.keys.lock);
+    return grant?.take() ? grant : undefined;
+  }
+
+  /** Ends the keeping of the lock by this client: another kind of lock of the same name asks the server for it. */
+  letGo(): void {
+    this.#local.keptGrantOf(this.keys.lock)?.letGo();
   }
 
   watch(grant: Granted): void {
@@ -240,8 +309,12 @@ export class ReentrantLockBackend implements LockBackend {
     return this.#local.grantOf(this.keys.lock);
   }
 
+  get hasWaiters(): boolean {
+    return this.localLine !== undefined;
+  }
+
   get isInUseHere(): boolean {
-    return this.localLine !== undefined || this.localGrant !== undefined;
+    return this.hasWaiters || this.localGrant !== undefined;
   }
 
   /** None with `replicas`: the release would have to wait for their acknowledgement. */
@@ -292,16 +365,8 @@ export class ReentrantLockBackend implements LockBackend {
   }
 }
 
-function readAcquire(reply: unknown): AcquireReply {
-  if (reply === 1) return ACQUIRED;
-  return typeof reply === 'string'
-    ? { outcome: 'acquired', token: BigInt(reply) }
-    : held(reply as [string, number]);
-}
-
-function held([holder, holderTtlMs]: [string, number]): AcquireReply {
-  return { outcome: 'held', holder, holderTtlMs };
-}
+/** Who holds the lock, and for how long; if its client keeps it, how many heard that we want it, or why nobody could be asked. */
+type HeldAnswer = readonly [holder: string, ttlMs: number, heardBy?: number, unsaid?: string];
 
 // A waiter that waits in this client's line for the lock between its attempts. One waiter of the line at a time tries, when the lock may be
 // free.
@@ -386,7 +451,7 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
   }
 
   try(limit?: TimeLimit): Promise<AcquireReply> {
-    return this.#lock.acquire(this.ownerId, this.request.leaseMs, limit);
+    return this.#lock.acquire(this.ownerId, this.request, limit);
   }
 
   override leave(leaseMs?: number): boolean {
@@ -408,6 +473,10 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
 
   get needsAnswer(): boolean {
     return this.#lock.isFenced;
+  }
+
+  get takesKept(): boolean {
+    return this.request.isWatched && this.#lock.isKept;
   }
 
   handOver(ownerId: string, successorId: string, limit: TimeLimit): Promise<HandOverReply> {
@@ -447,7 +516,7 @@ const MAX_REMEMBERED = 1_000;
 
 class LocalLocks {
   readonly lines: Lines<Line<NextWaiter>> = new Lines<Line<NextWaiter>>();
-  readonly #grants = new Map<string, Granted>();
+  readonly #grants = new Map<string, KeepableGrant>();
   readonly #turns = new Map<string, FairnessBetweenClients>();
 
   constructor(connection: RedisClient) {
@@ -459,7 +528,7 @@ class LocalLocks {
   }
 
   /** The server granted the lock to this client. */
-  granted(lock: string, grant: Granted): void {
+  granted(lock: string, grant: KeepableGrant): void {
     this.#grants.set(lock, grant);
   }
 
@@ -473,6 +542,18 @@ class LocalLocks {
   grantOf(lock: string): Granted | undefined {
     const grant = this.#grants.get(lock);
     return grant && grant.remaining() > 0 ? grant : undefined;
+  }
+
+  /** This client's grant of the lock, if it is kept without a hold. */
+  idleGrantOf(lock: string): KeepableGrant | undefined {
+    const grant = this.#grants.get(lock);
+    return grant?.isIdle ? grant : undefined;
+  }
+
+  /** This client's grant of the lock, if it may be kept after its last hold. */
+  keptGrantOf(lock: string): KeepableGrant | undefined {
+    const grant = this.#grants.get(lock);
+    return grant?.isKept ? grant : undefined;
   }
 
   turnsOf(lock: string, clock: Clock): FairnessBetweenClients {

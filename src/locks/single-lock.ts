@@ -58,6 +58,10 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return undefined;
   }
 
+  override get isKept(): boolean {
+    return this.#session.grants.of(this.id).some(({ isIdle }) => isIdle);
+  }
+
   /** Equal for all objects that are the same lock of the same client. */
   get id(): string {
     return this.#backend.id;

@@ -2,7 +2,7 @@
 // whether the lock is free. Fair locks, semaphores and read-write locks have a queue.
 
 import { type SeenHolder, UnavailableError } from '../api/errors.js';
-import type { KeepReply, Renewable, Watched } from '../core/protocol.js';
+import type { HeldReply, KeepReply, Renewable, Watched } from '../core/protocol.js';
 import type { Server } from '../core/server.js';
 import type { RenewerRow } from '../core/watchdog.js';
 import type { RedisClient } from '../redis/client.js';
@@ -313,13 +313,15 @@ export type JoinReply =
       /** The fencing token, if it is a fenced lock. */
       readonly token?: bigint;
     }
-  | ({ readonly outcome: 'held'; readonly ticket: string } & SeenHolder);
+  | (HeldReply & { readonly ticket: string });
 
 export function readJoin(reply: unknown): JoinReply {
   if (typeof reply === 'number') return { outcome: outcomeOf(reply) };
-  const [first, second, ticket = '0'] = reply as [number, string] | [string, number, string];
+  const [first, second, ticket = '0', heardBy = 0] = reply as
+    [number, string] | [string, number, string, number?];
   if (typeof first === 'number') return { outcome: outcomeOf(first), token: BigInt(second) };
-  return { outcome: 'held', holder: first, holderTtlMs: Number(second), ticket };
+  const holderTtlMs = Number(second);
+  return { outcome: 'held', holder: first, holderTtlMs, isAskedFor: heardBy > 0, ticket };
 }
 
 function outcomeOf(code: number): 'acquired' | 'handed over' {

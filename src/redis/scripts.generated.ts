@@ -36,34 +36,51 @@ export const scripts: {
 } = {
   acquire: {
     name: 'acquire',
-    sha1: '82db4e64eca876e33237ef41993829d171a1d561',
+    sha1: '148e8830860cb4ab0998402973288fba59dc02f9',
     source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than
 -- all before.
 -- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
 -- and its reply was lost: the lease starts anew. A copy uses up a token; none is given twice, and none is smaller than one before it.
 --
--- KEYS[1] lock (hash): owner -> hold count
+-- KEYS[1] lock (hash): owner -> hold count; -1: its client may keep it, and perhaps nobody is inside
 -- KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
 -- ARGV[3] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
--- Returns 1 when the owner holds the lock now, of a fenced lock its token (string); otherwise {holder (string), ttlMs (integer, -1: no
--- expiry)}.
+-- ARGV[4] keptLeaseMs (integer, ms): if the client wants to keep the lock after its use, the lease with which it may; else left out, as all below
+-- ARGV[5] own (0 or 1): how many of those who listen for a release of this lock are this client
+-- ARGV[6] channel (string): the lock's unlock channel
+-- ARGV[7] numsub (string): NUMSUB, or SHARDNUMSUB where the cluster has sharded pub/sub
+-- Returns 1 when the owner holds the lock now, 2 when its client may keep it, of a fenced lock its token (string); otherwise {holder (string),
+-- ttlMs (integer, -1: no expiry), how many were asked to let go, if it may be kept (integer), why nobody could be asked (string)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, counter = KEYS[1], KEYS[2]
-local owner, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3]
+local owner, leaseMs, tokenTtlMs, keptLeaseMs, own, channel, numsub = unpack(ARGV)
 
--- Takes the lock for the owner, with a token if there is a counter; or says who holds it.
+-- Takes the lock for the owner, with a token if there is a counter; or says who holds it. With \`keptLeaseMs\` its client may keep it.
 local isFree = redis.call('EXISTS', lock) == 0
 if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
-  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
   -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
   -- thread. More fields, or one of another form, belong to something else.
   local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
   if not holder then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
-  return { holder, redis.call('PTTL', lock) }
+  -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
+  -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+  local heard, unsaid
+  if fields[2] == '-1' then
+    local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
+    if string.match(owner, '^(.+):') ~= keeper then
+      -- pcall: without permission for the channel the lock is held, as any other.
+      heard = redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number)
+      if type(heard) == 'table' then
+        heard, unsaid = 0, heard.err
+      end
+    end
+  end
+  return { holder, redis.call('PTTL', lock), heard, unsaid }
 end
 
 local token, rememberMs
@@ -94,14 +111,23 @@ if counter then
     return rememberMs
   end
 end
+local isKept = false
+if keptLeaseMs and isFree then
+  -- Whoever listens for a release already has made its wish, or makes none. (pcall: without permission, nobody is known not to listen.)
+  local listening = redis.pcall('PUBSUB', numsub, channel)[2]
+  isKept = listening ~= nil and listening <= tonumber(own)
+elseif keptLeaseMs then
+  isKept = redis.call('HGET', lock, owner) == '-1'
+end
+local lease = isKept and keptLeaseMs or leaseMs
 local ttlMs = 0
 if isFree then
-  redis.call('HSET', lock, owner, 1)
+  redis.call('HSET', lock, owner, isKept and -1 or 1)
 else
   ttlMs = redis.call('PTTL', lock)
 end
 -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-local kept = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
+local kept = redis.pcall('PEXPIRE', lock, isFree and lease or string.format('%.0f', math.max(ttlMs, tonumber(lease))))
 local refused = kept ~= 1 and kept
 if token and not refused then
   -- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
@@ -123,7 +149,7 @@ if refused then
   end
   return refused
 end
-return token or 1
+return token or isKept and 2 or 1
 `,
   },
   confirm: {
@@ -203,7 +229,7 @@ return 'kept'
   },
   forceUnlock: {
     name: 'force-unlock',
-    sha1: '92be29803a0165d48258514db34c35f212d19a26',
+    sha1: '54e43fe753789bd68e8bb390a2bcab76456a2a93',
     source: `-- Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
 -- The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
 --
@@ -243,6 +269,11 @@ if left.err then
   end
   return left
 end
+if fields[2] == '-1' then
+  -- Its client may keep it and give it to its next caller: that client must know at once.
+  local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
+  redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number .. ' forced')
+end
 -- pcall: a user without permission for the channel must still be able to free it.
 local told = redis.pcall(publish, channel, '0')
 return { holder, type(told) == 'table' and told.err or nil }
@@ -250,7 +281,7 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   gather: {
     name: 'gather',
-    sha1: '25bb18493c46af731acb07fcdea2744269ed0c14',
+    sha1: 'b0a80eddbd9a51f0a128603df1bad66847423a14',
     source: `-- Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
 -- cluster, all keys are of one slot.
 -- Each lock has its own answer: what its own script would refuse is not done and answered by false, whatever becomes of the others; sent again
@@ -260,29 +291,48 @@ return { holder, type(told) == 'table' and told.err or nil }
 -- KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
 -- a fencing token its counter (the last one that was given out)
 -- ARGV[1] kinds (string): a letter for each lock: a to acquire it, o to acquire it with a lease of its own, f to do that with a
--- fencing token, r to release it, w to release it and tell nobody
+-- fencing token, k to acquire it so that its client may keep it, r to release it, w to release it and tell nobody
 -- ARGV[2] leaseMs (integer, ms): how long a lock is kept without a renewal
 -- ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
 -- ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one, and then how long its
--- token is remembered (integer, ms; 0: for ever), if it is given one
+-- token is remembered (integer, ms; 0: for ever), if it is given one, or keptLeaseMs and own as in acquire.lua, if it may be kept
 -- Returns for each lock what its own script returns; false (null to a client) where nothing was done.
 local keys = KEYS
 local kinds, leaseMs, publish, owners = ARGV[1], ARGV[2], ARGV[3], ARGV
 
-local ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, RELEASE = string.byte('aofr', 1, 4)
+local ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, ACQUIRE_KEPT, RELEASE = string.byte('aofkr', 1, 5)
+local numsub = publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB'
 
-local function acquire(lock, owner, leaseMs, counter, tokenTtlMs)
-  -- Takes the lock for the owner, with a token if there is a counter; or says who holds it.
+-- The name of the channel is Redisson's, as in src/redis/keys.ts: it need not be sent for each of many locks.
+local function channelOf(lock)
+  return 'redisson_lock__channel:' .. (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}')
+end
+
+local function acquire(lock, owner, leaseMs, counter, tokenTtlMs, keptLeaseMs, own, channel)
+  -- Takes the lock for the owner, with a token if there is a counter; or says who holds it. With \`keptLeaseMs\` its client may keep it.
   local isFree = redis.call('EXISTS', lock) == 0
   if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
-    local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+    local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
     -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
     -- thread. More fields, or one of another form, belong to something else.
     local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
     if not holder then
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
     end
-    return { holder, redis.call('PTTL', lock) }
+    -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
+    -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+    local heard, unsaid
+    if fields[2] == '-1' then
+      local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
+      if string.match(owner, '^(.+):') ~= keeper then
+        -- pcall: without permission for the channel the lock is held, as any other.
+        heard = redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number)
+        if type(heard) == 'table' then
+          heard, unsaid = 0, heard.err
+        end
+      end
+    end
+    return { holder, redis.call('PTTL', lock), heard, unsaid }
   end
 
   local token, rememberMs
@@ -313,14 +363,23 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs)
       return rememberMs
     end
   end
+  local isKept = false
+  if keptLeaseMs and isFree then
+    -- Whoever listens for a release already has made its wish, or makes none. (pcall: without permission, nobody is known not to listen.)
+    local listening = redis.pcall('PUBSUB', numsub, channel)[2]
+    isKept = listening ~= nil and listening <= tonumber(own)
+  elseif keptLeaseMs then
+    isKept = redis.call('HGET', lock, owner) == '-1'
+  end
+  local lease = isKept and keptLeaseMs or leaseMs
   local ttlMs = 0
   if isFree then
-    redis.call('HSET', lock, owner, 1)
+    redis.call('HSET', lock, owner, isKept and -1 or 1)
   else
     ttlMs = redis.call('PTTL', lock)
   end
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
-  local kept = redis.pcall('PEXPIRE', lock, isFree and leaseMs or string.format('%.0f', math.max(ttlMs, tonumber(leaseMs))))
+  local kept = redis.pcall('PEXPIRE', lock, isFree and lease or string.format('%.0f', math.max(ttlMs, tonumber(lease))))
   local refused = kept ~= 1 and kept
   if token and not refused then
     -- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
@@ -342,7 +401,7 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs)
     end
     return refused
   end
-  return token or 1
+  return token or isKept and 2 or 1
 end
 
 local function release(lock, owner, channel, publish)
@@ -374,10 +433,11 @@ for i = 1, #kinds do
     key = key + 1
     at = at + 2
     isDone, answer = pcall(acquire, lock, owner, owners[at - 1], keys[key], owners[at])
+  elseif kind == ACQUIRE_KEPT then
+    at = at + 3
+    isDone, answer = pcall(acquire, lock, owner, owners[at - 2], nil, nil, owners[at - 1], owners[at], channelOf(lock))
   else
-    -- The name of the channel is Redisson's, as in src/redis/keys.ts: it need not be sent for each of many locks.
-    local tag = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
-    isDone, answer = pcall(release, lock, owner, 'redisson_lock__channel:' .. tag, kind == RELEASE and publish or '')
+    isDone, answer = pcall(release, lock, owner, channelOf(lock), kind == RELEASE and publish or '')
   end
   local isRefused = not isDone or type(answer) == 'table' and answer.err
   answers[i] = not isRefused and answer
@@ -588,7 +648,7 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
   },
   inspect: {
     name: 'inspect',
-    sha1: 'a7d054687499b04f214bf3b03d2b2ea96b4e078a',
+    sha1: '317edcd20068b30f78d1c5569f90336b6d365e0e',
     source: `-- What a lock of any kind is, who holds it and who waits in its line. For people: it walks both, but at most \`most\` of each.
 --
 -- KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with a "?" until it is confirmed
@@ -600,7 +660,7 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
 -- ARGV[2] numsub (string): "NUMSUB", or "SHARDNUMSUB" if the channel is a sharded one
 -- ARGV[3] most (integer): how many holders and waiters are listed at most
 -- Returns nil when there is no lock and no line; else {capacity (integer; 0: no weighted lock), holders (array: owner, leftMs (integer, -1: no
--- expiry), count or weight (string) of each), waiters (array: owner, leftMs (integer), weight (string) or '' of each), isCut (0 or 1),
+-- expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer), weight (string) or '' of each), isCut (0 or 1),
 -- listeners (integer: clients that listen for a release), token (string) or ''}, without holders and waiters that have lapsed.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
 local lock, leases, line, places, counter = unpack(KEYS)
@@ -625,15 +685,15 @@ if capacity and redis.call('PTTL', lock) ~= -1 then
   end
   isCut = #live / 2 == tonumber(most) and 1 or 0
 elseif fieldCount > 0 then
-  local fields = fieldCount == 1 and redis.call('HKEYS', lock)
+  local fields = fieldCount == 1 and redis.call('HGETALL', lock)
   -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
   -- thread. More fields, or one of another form, belong to something else.
   local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
   if not holder then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
-  local count = redis.call('HGET', lock, holder)
-  if not string.match(count, '^%d+$') then
+  local count = fields[2]
+  if not string.match(count, '^%d+$') and count ~= '-1' then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   holders = { holder, redis.call('PTTL', lock), count }
@@ -665,7 +725,7 @@ return { tonumber(capacity or 0), holders, waiters, isCut, listening[2], token o
   },
   join: {
     name: 'join',
-    sha1: '096cd53dad5d5ae56d137d38ab02fda7e5ef2ad7',
+    sha1: '8c8f8d537b19f5b483a4e9c1d160bd578a3e3fdb',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 -- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before,
 -- or that the lock was handed over meanwhile. A place keeps its ticket and takes the higher nonce, so a copy that arrives late changes
@@ -686,7 +746,7 @@ return { tonumber(capacity or 0), holders, waiters, isCut, listening[2], token o
 -- ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 -- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock {1 or 2, token
 -- (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but others are first), ticket
--- (string; 0: not joined)}.
+-- (string; 0: not joined), how many were asked to let go, if its client may keep it (integer), why nobody could be asked (string)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, line, places, counter = unpack(KEYS)
 local owner, leaseMs, placeLeaseMs, placeLease = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[3] -- as it came, for commands
@@ -780,19 +840,33 @@ if isFree and isFirst then
 end
 
 local inTheWay = first[1]
+local heardBy, why
 if not isFree then
-  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
   -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
   -- thread. More fields, or one of another form, belong to something else.
   local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
   if not holder then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
-  inTheWay = holder
+  -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
+  -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+  local heard, unsaid
+  if fields[2] == '-1' then
+    local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
+    if string.match(owner, '^(.+):') ~= keeper then
+      -- pcall: without permission for the channel the lock is held, as any other.
+      heard = redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number)
+      if type(heard) == 'table' then
+        heard, unsaid = 0, heard.err
+      end
+    end
+  end
+  inTheWay, heardBy, why = holder, heard, unsaid
 end
 local ttlMs = redis.call('PTTL', lock)
 if placeLeaseMs == 0 then
-  return { inTheWay, ttlMs, '0' }
+  return { inTheWay, ttlMs, '0', heardBy, why }
 end
 
 -- The server's time, in seconds and microseconds, and in milliseconds.
@@ -837,7 +911,7 @@ if refused then
   end
   return refused
 end
-return { inTheWay, ttlMs, string.format('%.0f', ticket) }
+return { inTheWay, ttlMs, string.format('%.0f', ticket), heardBy, why }
 `,
   },
   look: {
@@ -1138,7 +1212,7 @@ return #longest
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: '636e6c8615b50ef590df84d0df829dda82879592',
+    sha1: 'dbaaaadd726ffdd2497db767c31579750eb315ab',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was handed over to one of
 -- the owners, who may not have heard of it, is kept for as long as its place would have been.
@@ -1188,6 +1262,32 @@ local function atLeast(key)
   end
 end
 
+-- Asks the client that may keep the lock without using it to let go: an earlier wish may have been lost.
+local function wish(lock, owner)
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
+  if fields and fields[2] == '-1' then
+    -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    -- thread. More fields, or one of another form, belong to something else.
+    local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
+    if not holder then
+      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+    end
+    -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
+    -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+    local heard, unsaid
+    if fields[2] == '-1' then
+      local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
+      if string.match(owner, '^(.+):') ~= keeper then
+        -- pcall: without permission for the channel the lock is held, as any other.
+        heard = redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number)
+        if type(heard) == 'table' then
+          heard, unsaid = 0, heard.err
+        end
+      end
+    end
+  end
+end
+
 -- Whose keys were prolonged in this call, by lock, and how long each lock lives: a client has many places in one line.
 local ttlsOfLocks = {}
 
@@ -1209,6 +1309,7 @@ local function renew(lock, line, places, owner, isListening)
     atLeast(places)
     ttlMs = redis.call('PTTL', lock)
     ttlsOfLocks[lock] = ttlMs
+    wish(lock, owner)
   end
   if tonumber(known) <= tonumber(nonce) then
     redis.call('HSET', places, owner, table.concat({ nonce, expiresAtMs, wants, isListening, remainder }, ' '))
@@ -1302,7 +1403,7 @@ return areAllKept and 'kept' or answers
   },
   vote: {
     name: 'vote',
-    sha1: '7ce8e161d50a92a37fc303c65cc224fddc9e4266',
+    sha1: '868cc999ee4bcdd667141a8dbe9bbec9b4454059',
     source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Either way the master remembers for how long it was asked to
 -- keep it, to tell others after a master has restarted empty. Of a fenced lock it says what a token must be at least; raise-token.lua
 -- writes one. Safe to send twice: the owner is fresh for every election. To find it in the lock means that this very command ran before and
@@ -1367,12 +1468,25 @@ if isFree or isOurs then
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
   refused = refusal('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
 else
-  local fields = redis.call('HLEN', lock) == 1 and redis.call('HKEYS', lock)
+  local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
   -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
   -- thread. More fields, or one of another form, belong to something else.
   local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
   if not holder then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+  end
+  -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
+  -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+  local heard, unsaid
+  if fields[2] == '-1' then
+    local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
+    if string.match(owner, '^(.+):') ~= keeper then
+      -- pcall: without permission for the channel the lock is held, as any other.
+      heard = redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number)
+      if type(heard) == 'table' then
+        heard, unsaid = 0, heard.err
+      end
+    end
   end
   answer = { longestMs, holder, ttlMs }
 end

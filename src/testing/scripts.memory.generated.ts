@@ -42,28 +42,45 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
   // and its reply was lost: the lease starts anew. A copy uses up a token; none is given twice, and none is smaller than one before it.
   //
-  // KEYS[1] lock (hash): owner -> hold count
+  // KEYS[1] lock (hash): owner -> hold count; -1: its client may keep it, and perhaps nobody is inside
   // KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
   // ARGV[3] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
-  // Returns 1 when the owner holds the lock now, of a fenced lock its token (string); otherwise {holder (string), ttlMs (integer, -1: no
-  // expiry)}.
+  // ARGV[4] keptLeaseMs (integer, ms): if the client wants to keep the lock after its use, the lease with which it may; else left out, as all below
+  // ARGV[5] own (0 or 1): how many of those who listen for a release of this lock are this client
+  // ARGV[6] channel (string): the lock's unlock channel
+  // ARGV[7] numsub (string): NUMSUB, or SHARDNUMSUB where the cluster has sharded pub/sub
+  // Returns 1 when the owner holds the lock now, 2 when its client may keep it, of a fenced lock its token (string); otherwise {holder (string),
+  // ttlMs (integer, -1: no expiry), how many were asked to let go, if it may be kept (integer), why nobody could be asked (string)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
   const [lock, counter] = [lua.get(KEYS, 1), lua.get(KEYS, 2)];
-  const [owner, leaseMs, tokenTtlMs] = [lua.get(ARGV, 1), lua.get(ARGV, 2), lua.get(ARGV, 3)];
+  const [owner, leaseMs, tokenTtlMs, keptLeaseMs, own, channel, numsub] = unpack(ARGV);
 
-  // Takes the lock for the owner, with a token if there is a counter; or says who holds it.
+  // Takes the lock for the owner, with a token if there is a counter; or says who holds it. With `keptLeaseMs` its client may keep it.
   const isFree = redis.call('EXISTS', lock) === 0;
   if (!isFree && redis.call('HEXISTS', lock, owner) === 0) {
-    const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+    const fields = redis.call('HLEN', lock) === 1 && redis.call('HGETALL', lock);
     // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
     // thread. More fields, or one of another form, belong to something else.
     const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
     if (!lua.truthy(holder)) {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
-    return lua.list(holder, redis.call('PTTL', lock));
+    // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
+    // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+    let heard: Value, unsaid: Value;
+    if (lua.get(fields, 2) === '-1') {
+      const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
+      if (string.match(owner, '^(.+):')[0] !== keeper) {
+        // pcall: without permission for the channel the lock is held, as any other.
+        heard = redis.pcall('PUBLISH', lua.concat('holdfast_wishes:', keeper), number);
+        if (type(heard) === 'table') {
+          [heard, unsaid] = [0, lua.get(heard, 'err')];
+        }
+      }
+    }
+    return lua.list(holder, redis.call('PTTL', lock), heard, unsaid);
   }
 
   let token: Value, rememberMs: Value;
@@ -111,9 +128,21 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       return rememberMs;
     }
   }
+  let isKept: Value = false;
+  if (lua.truthy(keptLeaseMs) && isFree) {
+    // Whoever listens for a release already has made its wish, or makes none. (pcall: without permission, nobody is known not to listen.)
+    const listening = lua.get(redis.pcall('PUBSUB', numsub, channel), 2);
+    isKept = listening !== undefined && lua.compare(listening, '<=', tonumber(own));
+  } else if (lua.truthy(keptLeaseMs)) {
+    isKept = redis.call('HGET', lock, owner) === '-1';
+  }
+  const lease = lua.or(
+    lua.and(isKept, () => keptLeaseMs),
+    () => leaseMs,
+  );
   let ttlMs: Value = 0;
   if (isFree) {
-    redis.call('HSET', lock, owner, 1);
+    redis.call('HSET', lock, owner, lua.truthy(isKept) ? -1 : 1);
   } else {
     ttlMs = redis.call('PTTL', lock);
   }
@@ -121,7 +150,7 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const kept = redis.pcall(
     'PEXPIRE',
     lock,
-    lua.or(isFree && leaseMs, () => string.format('%.0f', math.max(ttlMs, tonumber(leaseMs)))),
+    lua.or(isFree && lease, () => string.format('%.0f', math.max(ttlMs, tonumber(lease)))),
   );
   let refused: Value = kept !== 1 && kept;
   if (lua.truthy(token) && !lua.truthy(refused)) {
@@ -150,7 +179,10 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return refused;
   }
-  return lua.or(token, () => 1);
+  return lua.or(
+    lua.or(token, () => lua.and(isKept, () => 2)),
+    () => 1,
+  );
 }
 
 // lua/confirm.lua
@@ -281,6 +313,11 @@ function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return left;
   }
+  if (lua.get(fields, 2) === '-1') {
+    // Its client may keep it and give it to its next caller: that client must know at once.
+    const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
+    redis.pcall('PUBLISH', lua.concat('holdfast_wishes:', keeper), lua.concat(number, ' forced'));
+  }
   // pcall: a user without permission for the channel must still be able to free it.
   const told = redis.pcall(publish, channel, '0');
   return lua.list(
@@ -300,11 +337,11 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // KEYS[1..] keys (hash, string): the locks (owner -> hold count), the same one perhaps more than once; behind one that is acquired with
   // a fencing token its counter (the last one that was given out)
   // ARGV[1] kinds (string): a letter for each lock: a to acquire it, o to acquire it with a lease of its own, f to do that with a
-  // fencing token, r to release it, w to release it and tell nobody
+  // fencing token, k to acquire it so that its client may keep it, r to release it, w to release it and tell nobody
   // ARGV[2] leaseMs (integer, ms): how long a lock is kept without a renewal
   // ARGV[3] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub
   // ARGV[4..] owners (string): for each lock "<clientId>:<n>"; behind it its own lease (integer, ms), if it has one, and then how long its
-  // token is remembered (integer, ms; 0: for ever), if it is given one
+  // token is remembered (integer, ms; 0: for ever), if it is given one, or keptLeaseMs and own as in acquire.lua, if it may be kept
   // Returns for each lock what its own script returns; false (null to a client) where nothing was done.
   const keys = KEYS;
   const [kinds, leaseMs, publish, owners] = [
@@ -314,7 +351,19 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     ARGV,
   ];
 
-  const [ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, RELEASE] = string.byte('aofr', 1, 4);
+  const [ACQUIRE, ACQUIRE_FOR, ACQUIRE_FENCED, ACQUIRE_KEPT, RELEASE] = string.byte('aofkr', 1, 5);
+  const numsub = publish === 'SPUBLISH' ? 'SHARDNUMSUB' : 'NUMSUB';
+
+  // The name of the channel is Redisson's, as in src/redis/keys.ts: it need not be sent for each of many locks.
+  function channelOf(lock?: Value): Value {
+    return lua.concat(
+      'redisson_lock__channel:',
+      lua.or(
+        lua.and(string.find(lock, '{', 1, true)[0], () => lock),
+        () => lua.concat('{', lock, '}'),
+      ),
+    );
+  }
 
   function acquire(
     lock?: Value,
@@ -322,18 +371,34 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     leaseMs?: Value,
     counter?: Value,
     tokenTtlMs?: Value,
+    keptLeaseMs?: Value,
+    own?: Value,
+    channel?: Value,
   ): Value {
-    // Takes the lock for the owner, with a token if there is a counter; or says who holds it.
+    // Takes the lock for the owner, with a token if there is a counter; or says who holds it. With `keptLeaseMs` its client may keep it.
     const isFree = redis.call('EXISTS', lock) === 0;
     if (!isFree && redis.call('HEXISTS', lock, owner) === 0) {
-      const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+      const fields = redis.call('HLEN', lock) === 1 && redis.call('HGETALL', lock);
       // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
       // thread. More fields, or one of another form, belong to something else.
       const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
       if (!lua.truthy(holder)) {
         return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
       }
-      return lua.list(holder, redis.call('PTTL', lock));
+      // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
+      // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+      let heard: Value, unsaid: Value;
+      if (lua.get(fields, 2) === '-1') {
+        const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
+        if (string.match(owner, '^(.+):')[0] !== keeper) {
+          // pcall: without permission for the channel the lock is held, as any other.
+          heard = redis.pcall('PUBLISH', lua.concat('holdfast_wishes:', keeper), number);
+          if (type(heard) === 'table') {
+            [heard, unsaid] = [0, lua.get(heard, 'err')];
+          }
+        }
+      }
+      return lua.list(holder, redis.call('PTTL', lock), heard, unsaid);
     }
 
     let token: Value, rememberMs: Value;
@@ -381,9 +446,21 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
         return rememberMs;
       }
     }
+    let isKept: Value = false;
+    if (lua.truthy(keptLeaseMs) && isFree) {
+      // Whoever listens for a release already has made its wish, or makes none. (pcall: without permission, nobody is known not to listen.)
+      const listening = lua.get(redis.pcall('PUBSUB', numsub, channel), 2);
+      isKept = listening !== undefined && lua.compare(listening, '<=', tonumber(own));
+    } else if (lua.truthy(keptLeaseMs)) {
+      isKept = redis.call('HGET', lock, owner) === '-1';
+    }
+    const lease = lua.or(
+      lua.and(isKept, () => keptLeaseMs),
+      () => leaseMs,
+    );
     let ttlMs: Value = 0;
     if (isFree) {
-      redis.call('HSET', lock, owner, 1);
+      redis.call('HSET', lock, owner, lua.truthy(isKept) ? -1 : 1);
     } else {
       ttlMs = redis.call('PTTL', lock);
     }
@@ -391,7 +468,7 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     const kept = redis.pcall(
       'PEXPIRE',
       lock,
-      lua.or(isFree && leaseMs, () => string.format('%.0f', math.max(ttlMs, tonumber(leaseMs)))),
+      lua.or(isFree && lease, () => string.format('%.0f', math.max(ttlMs, tonumber(lease)))),
     );
     let refused: Value = kept !== 1 && kept;
     if (lua.truthy(token) && !lua.truthy(refused)) {
@@ -420,7 +497,10 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       }
       return refused;
     }
-    return lua.or(token, () => 1);
+    return lua.or(
+      lua.or(token, () => lua.and(isKept, () => 2)),
+      () => 1,
+    );
   }
 
   function release(lock?: Value, owner?: Value, channel?: Value, publish?: Value): Value {
@@ -460,17 +540,26 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           lua.get(owners, at),
         ),
       ]);
+    } else if (kind === ACQUIRE_KEPT) {
+      at = lua.num(at) + 3;
+      [isDone, answer] = pcall(() => [
+        acquire(
+          lock,
+          owner,
+          lua.get(owners, lua.num(at) - 2),
+          undefined,
+          undefined,
+          lua.get(owners, lua.num(at) - 1),
+          lua.get(owners, at),
+          channelOf(lock),
+        ),
+      ]);
     } else {
-      // The name of the channel is Redisson's, as in src/redis/keys.ts: it need not be sent for each of many locks.
-      const tag = lua.or(
-        lua.and(string.find(lock, '{', 1, true)[0], () => lock),
-        () => lua.concat('{', lock, '}'),
-      );
       [isDone, answer] = pcall(() => [
         release(
           lock,
           owner,
-          lua.concat('redisson_lock__channel:', tag),
+          channelOf(lock),
           lua.or(kind === RELEASE && publish, () => ''),
         ),
       ]);
@@ -765,7 +854,7 @@ function inspect(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[2] numsub (string): "NUMSUB", or "SHARDNUMSUB" if the channel is a sharded one
   // ARGV[3] most (integer): how many holders and waiters are listed at most
   // Returns nil when there is no lock and no line; else {capacity (integer; 0: no weighted lock), holders (array: owner, leftMs (integer, -1: no
-  // expiry), count or weight (string) of each), waiters (array: owner, leftMs (integer), weight (string) or '' of each), isCut (0 or 1),
+  // expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer), weight (string) or '' of each), isCut (0 or 1),
   // listeners (integer: clients that listen for a release), token (string) or ''}, without holders and waiters that have lapsed.
   // Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
   const [lock, leases, line, places, counter] = unpack(KEYS);
@@ -799,15 +888,15 @@ function inspect(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     isCut = lua.length(live) / 2 === tonumber(most) ? 1 : 0;
   } else if (lua.compare(fieldCount, '>', 0)) {
-    const fields = fieldCount === 1 && redis.call('HKEYS', lock);
+    const fields = fieldCount === 1 && redis.call('HGETALL', lock);
     // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
     // thread. More fields, or one of another form, belong to something else.
     const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
     if (!lua.truthy(holder)) {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
-    const count = redis.call('HGET', lock, holder);
-    if (!lua.truthy(string.match(count, '^%d+$')[0])) {
+    const count = lua.get(fields, 2);
+    if (!lua.truthy(string.match(count, '^%d+$')[0]) && count !== '-1') {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
     holders = lua.list(holder, redis.call('PTTL', lock), count);
@@ -870,7 +959,7 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
   // Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock {1 or 2, token
   // (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but others are first), ticket
-  // (string; 0: not joined)}.
+  // (string; 0: not joined), how many were asked to let go, if its client may keep it (integer), why nobody could be asked (string)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
   const [lock, line, places, counter] = unpack(KEYS);
   // as it came, for commands
@@ -1013,19 +1102,33 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   }
 
   let inTheWay: Value = lua.get(first, 1);
+  let heardBy: Value, why: Value;
   if (!lua.truthy(isFree)) {
-    const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+    const fields = redis.call('HLEN', lock) === 1 && redis.call('HGETALL', lock);
     // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
     // thread. More fields, or one of another form, belong to something else.
     const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
     if (!lua.truthy(holder)) {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
-    inTheWay = holder;
+    // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
+    // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+    let heard: Value, unsaid: Value;
+    if (lua.get(fields, 2) === '-1') {
+      const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
+      if (string.match(owner, '^(.+):')[0] !== keeper) {
+        // pcall: without permission for the channel the lock is held, as any other.
+        heard = redis.pcall('PUBLISH', lua.concat('holdfast_wishes:', keeper), number);
+        if (type(heard) === 'table') {
+          [heard, unsaid] = [0, lua.get(heard, 'err')];
+        }
+      }
+    }
+    [inTheWay, heardBy, why] = [holder, heard, unsaid];
   }
   const ttlMs = redis.call('PTTL', lock);
   if (placeLeaseMs === 0) {
-    return lua.list(inTheWay, ttlMs, '0');
+    return lua.list(inTheWay, ttlMs, '0', heardBy, why);
   }
 
   // The server's time, in seconds and microseconds, and in milliseconds.
@@ -1083,7 +1186,7 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return refused;
   }
-  return lua.list(inTheWay, ttlMs, string.format('%.0f', ticket));
+  return lua.list(inTheWay, ttlMs, string.format('%.0f', ticket), heardBy, why);
 }
 
 // lua/look.lua
@@ -1513,6 +1616,34 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
   }
 
+  // Asks the client that may keep the lock without using it to let go: an earlier wish may have been lost.
+  function wish(lock?: Value, owner?: Value): Value {
+    const fields = redis.call('HLEN', lock) === 1 && redis.call('HGETALL', lock);
+    if (lua.truthy(fields) && lua.get(fields, 2) === '-1') {
+      // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+      // thread. More fields, or one of another form, belong to something else.
+      const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+      if (!lua.truthy(holder)) {
+        return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
+      }
+      // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
+      // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+      let heard: Value, unsaid: Value;
+      if (lua.get(fields, 2) === '-1') {
+        const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
+        if (string.match(owner, '^(.+):')[0] !== keeper) {
+          // pcall: without permission for the channel the lock is held, as any other.
+          heard = redis.pcall('PUBLISH', lua.concat('holdfast_wishes:', keeper), number);
+          if (type(heard) === 'table') {
+            [heard, unsaid] = [0, lua.get(heard, 'err')];
+          }
+        }
+      }
+    }
+
+    return undefined;
+  }
+
   // Whose keys were prolonged in this call, by lock, and how long each lock lives: a client has many places in one line.
   const ttlsOfLocks = lua.list();
 
@@ -1540,6 +1671,7 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       atLeast(places);
       ttlMs = redis.call('PTTL', lock);
       lua.set(ttlsOfLocks, lock, ttlMs);
+      wish(lock, owner);
     }
     if (lua.compare(tonumber(known), '<=', tonumber(nonce))) {
       redis.call(
@@ -1743,12 +1875,25 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
     refused = refusal('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)));
   } else {
-    const fields = redis.call('HLEN', lock) === 1 && redis.call('HKEYS', lock);
+    const fields = redis.call('HLEN', lock) === 1 && redis.call('HGETALL', lock);
     // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
     // thread. More fields, or one of another form, belong to something else.
     const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
     if (!lua.truthy(holder)) {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
+    }
+    // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
+    // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+    let heard: Value, unsaid: Value;
+    if (lua.get(fields, 2) === '-1') {
+      const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
+      if (string.match(owner, '^(.+):')[0] !== keeper) {
+        // pcall: without permission for the channel the lock is held, as any other.
+        heard = redis.pcall('PUBLISH', lua.concat('holdfast_wishes:', keeper), number);
+        if (type(heard) === 'table') {
+          [heard, unsaid] = [0, lua.get(heard, 'err')];
+        }
+      }
     }
     answer = lua.list(longestMs, holder, ttlMs);
   }

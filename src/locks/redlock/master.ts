@@ -57,6 +57,7 @@ export class Master {
   /** Asks for its vote. The master also remembers the requested lease. */
   vote(ownerId: string, leaseMs: number, limit: TimeLimit = NO_LIMIT): Promise<VoteReply> {
     const { counter, keys } = this.lock;
+    this.lock.letGo();
     const vote = this.connection.runReplicated(
       scripts.vote,
       [keys.lock, keys.longestLease, ...(counter ? [counter.key] : [])],

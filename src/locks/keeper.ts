@@ -1,0 +1,282 @@
+// Kept locks: a client may keep a lock after its last hold, so that its own next caller needs no command. The server marks such a lock by a
+// count of -1. Another client that finds the mark publishes its wish on the keeper's channel, in the same script call, and the keeper lets
+// go. Keeping never outlasts the lease that the server has confirmed, and no hold begins on a confirmation older than `keep`.
+
+import { setImmediate } from 'node:timers';
+import {
+  deadlineOf,
+  type KeepableGrant,
+  type Keeping,
+  type KeepReply,
+  type Renewal,
+  type Renewer,
+  type Watched,
+} from '../core/protocol.js';
+import type { Server } from '../core/server.js';
+import { inBatches } from '../core/watchdog.js';
+import type { LockKeys } from '../redis/keys.js';
+import { type Clock, elapsedMs, type Instant, now } from '../runtime/clock.js';
+import { inOwnContext } from '../runtime/node.js';
+import type { Due, Scheduled } from '../runtime/schedule.js';
+import type { ChannelListener, Subscription } from '../waiting/channels.js';
+
+/** The longest use of one grant, as a multiple of `keep`: clients that cannot make a wish (Redisson, an older holdfast) have their turn then. */
+const LONGEST_USE = 4;
+
+/** A grant that had this many holds was worth keeping, whoever wants the lock then. */
+const WORTHWHILE_HOLDS = 16;
+
+/** The longest pause after a wish, as a multiple of `keep`. */
+const LONGEST_PAUSE = 16;
+
+/** For how many names, and for how many early wishes, the keeper remembers what it knows. */
+const MOST_NAMES = 10_000;
+const MOST_WISHES = 1_000;
+
+/** How many grants are proved in one script call at most. */
+const BATCH_SIZE = 500;
+
+/** What the keeper remembers of a name. All times are monotonic. */
+interface Name {
+  usedAtMs: number;
+  /** Until when it is not kept, since other clients want it. */
+  pausedUntilMs: number;
+  /** How long the latest pause was, in milliseconds; 0: keeping was worthwhile. */
+  pauseMs: number;
+}
+
+/** The kept grants of one client on one server. */
+export class Keeper implements Due, ChannelListener {
+  scheduled: Scheduled | undefined;
+  /** The lease of a grant that is marked: a keeper that dies keeps others out for so long. */
+  readonly leaseMs: number;
+  readonly clock: Clock;
+  readonly #server: Server;
+  readonly #renewer: Renewer<LockKeys>;
+  /** What its owners begin with. */
+  readonly #ownerPrefix: string;
+  #subscription: Subscription | undefined;
+  readonly #kept = new Map<string, KeptGrant>();
+  readonly #names = new Map<string, Name>();
+  /** Owners that were wished for and are not known: perhaps their acquisition has not been answered yet. */
+  readonly #wished = new Set<string>();
+  /** The grants that are proved at the end of this turn of the event loop. */
+  #toProve: KeptGrant[] = [];
+
+  constructor(server: Server, clientId: string, renewer: Renewer<LockKeys>) {
+    this.#server = server;
+    this.#renewer = renewer;
+    this.#ownerPrefix = `${clientId}:`;
+    this.clock = server.schedule.clock;
+    this.leaseMs = Math.floor(server.lockWatchdogTimeoutMs / 3);
+    server.connection.listen({ ready: this.#letAllGo, disturbed: this.#letAllGo });
+  }
+
+  // Acquisitions.
+
+  /** Whether an acquisition that is about to be sent may mark the lock: one that is used again and again, and that others do not want. */
+  mayMark(lock: string, keepMs: number): boolean {
+    const nowMs = this.clock.nowMs();
+    const name = this.#names.get(lock);
+    const isUsedAgain = name !== undefined && nowMs - name.usedAtMs <= keepMs;
+    this.used(lock);
+    this.#subscription ??= this.#server.channels.subscribe(
+      `holdfast_wishes:${this.#ownerPrefix.slice(0, -1)}`,
+      () => false,
+      this,
+    );
+    return isUsedAgain && nowMs >= name.pausedUntilMs && this.isListening;
+  }
+
+  /** The lock is used now. */
+  used(lock: string): void {
+    const name = this.#names.get(lock) ?? { usedAtMs: 0, pausedUntilMs: 0, pauseMs: 0 };
+    name.usedAtMs = this.clock.nowMs();
+    this.#names.delete(lock);
+    this.#names.set(lock, name); // the latest is the last
+    forgetOldest(this.#names, MOST_NAMES);
+  }
+
+  /** An acquisition found the lock held: if by another client, keeping it for ourselves would be in its way. */
+  foundHeld(lock: string, holder: string, keepMs: number): void {
+    const name = this.#names.get(lock);
+    if (!name || holder.startsWith(this.#ownerPrefix)) return;
+    name.pausedUntilMs = Math.max(name.pausedUntilMs, this.clock.nowMs() + keepMs);
+  }
+
+  /** The server has marked an acquisition. */
+  keep(keys: LockKeys, keepMs: number): Keeping {
+    return new KeptGrant(this, keys, keepMs);
+  }
+
+  // Grants.
+
+  get isListening(): boolean {
+    return this.#subscription?.isSubscribed ?? false;
+  }
+
+  begin(kept: KeptGrant): void {
+    const { ownerId } = kept.grant;
+    this.#kept.set(ownerId, kept);
+    this.#server.schedule.within(this, kept.keepMs / 2);
+    if (this.#wished.delete(ownerId)) this.#wish(kept);
+  }
+
+  end({ grant }: KeptGrant): void {
+    this.#kept.delete(grant.ownerId);
+  }
+
+  /** Has a grant confirmed by the server: all of one turn of the event loop in one call. */
+  prove(kept: KeptGrant): void {
+    if (this.#toProve.push(kept) === 1) inOwnContext(() => setImmediate(this.#proveAll));
+  }
+
+  readonly #proveAll = (): void => {
+    const watched = this.#toProve.filter(({ grant }) => grant.isKept);
+    this.#toProve = [];
+    const keyOf = ({ target }: KeptGrant): string => this.#renewer.batchKey(target);
+    for (const batch of inBatches(watched, keyOf, BATCH_SIZE)) void this.#prove(batch);
+  };
+
+  async #prove(batch: readonly KeptGrant[]): Promise<void> {
+    const { leaseMs } = this;
+    const sentAt = now(this.clock);
+    try {
+      const replies = await this.#renewer.renew(batch, leaseMs);
+      const deadline = deadlineOf(sentAt, leaseMs);
+      const renewal: Renewal = { sentAt, leaseMs, deadline, answeredAt: now(this.clock) };
+      for (const [index, { grant }] of batch.entries()) {
+        const reply = replies[index] as KeepReply | undefined;
+        if (reply !== undefined) grant.renewed(reply, renewal); // undefined: too few replicas have acknowledged it
+      }
+    } catch {
+      // No hold begins on a grant whose proof is old; the next one that would has it proved again, or released.
+    } finally {
+      for (const kept of batch) kept.isBeingProved = false;
+    }
+  }
+
+  // What ends the keeping.
+
+  /** A wish for an owner, or word that it was forced out. */
+  message(payload: string): void {
+    const [number, forced] = payload.split(' ', 2);
+    const ownerId = `${this.#ownerPrefix}${String(number)}`;
+    const kept = this.#kept.get(ownerId);
+    if (kept && forced) kept.grant.lose('forced');
+    else if (kept) this.#wish(kept);
+    else {
+      this.#wished.add(ownerId);
+      forgetOldest(this.#wished, MOST_WISHES);
+    }
+  }
+
+  /** Another client wants the lock. The less a grant was used until then, the longer the name is not kept. */
+  #wish(kept: KeptGrant): void {
+    const { keepMs, holdCount, target } = kept;
+    const name = this.#names.get(target.lock);
+    if (name) {
+      const doubledMs = Math.min(Math.max(2 * name.pauseMs, keepMs), LONGEST_PAUSE * keepMs);
+      name.pauseMs = holdCount < WORTHWHILE_HOLDS ? doubledMs : 0;
+      name.pausedUntilMs = this.clock.nowMs() + Math.max(name.pauseMs, keepMs);
+    }
+    kept.grant.letGo();
+  }
+
+  /** Wishes may have been missed, or the server may be another. */
+  readonly #letAllGo = (): void => {
+    for (const { grant } of [...this.#kept.values()]) grant.letGo();
+  };
+
+  subscribed(): void {
+    this.#letAllGo();
+  }
+
+  /** Looks through the grants, as long as there are any. */
+  due(): void {
+    const at = now(this.clock);
+    let shortestMs = Infinity;
+    for (const kept of [...this.#kept.values()]) {
+      if (kept.isOver(at) || !this.isListening) {
+        const name = kept.grant.isIdle && this.#names.get(kept.target.lock);
+        if (name) name.pauseMs = 0; // nobody else wanted it
+        kept.grant.letGo();
+      } else shortestMs = Math.min(shortestMs, kept.keepMs);
+    }
+    if (this.#kept.size > 0 && shortestMs < Infinity)
+      this.#server.schedule.within(this, shortestMs / 2);
+  }
+}
+
+/** One grant that its client may keep. */
+class KeptGrant implements Keeping, Watched<LockKeys> {
+  readonly keepMs: number;
+  readonly target: LockKeys;
+  readonly #keeper: Keeper;
+  #grant: KeepableGrant | undefined;
+  readonly #beganAt: Instant;
+  /** When its last hold began, or, if it is kept without one, ended. */
+  #usedAt: Instant;
+  /** How many holds it has had. */
+  holdCount = 0;
+  isBeingProved = false;
+
+  constructor(keeper: Keeper, target: LockKeys, keepMs: number) {
+    this.#keeper = keeper;
+    this.target = target;
+    this.keepMs = keepMs;
+    this.#beganAt = this.#usedAt = now(keeper.clock);
+  }
+
+  get leaseMs(): number {
+    return this.#keeper.leaseMs;
+  }
+
+  get grant(): KeepableGrant {
+    if (!this.#grant) throw new Error('not begun');
+    return this.#grant;
+  }
+
+  get lease(): KeepableGrant {
+    return this.grant;
+  }
+
+  get mayGoOn(): boolean {
+    return this.#keeper.isListening && elapsedMs(this.#beganAt) < LONGEST_USE * this.keepMs;
+  }
+
+  begin(grant: KeepableGrant): void {
+    this.#grant = grant;
+    this.#keeper.begin(this);
+  }
+
+  holdBegins(at: Instant): void {
+    this.#usedAt = at;
+    this.holdCount++;
+    if (this.isBeingProved || elapsedMs(this.grant.confirmedAt, at) <= this.keepMs / 2) return;
+    this.isBeingProved = true;
+    this.#keeper.prove(this);
+  }
+
+  idles(at: Instant): void {
+    this.#usedAt = at;
+  }
+
+  /** Whether it was kept for long enough without a hold, or its present hold is a long one, which needs the watchdog's lease. */
+  isOver(at: Instant): boolean {
+    return elapsedMs(this.#usedAt, at) >= (this.grant.isIdle ? this.keepMs : this.leaseMs / 3);
+  }
+
+  end(): void {
+    this.#keeper.end(this);
+  }
+}
+
+function forgetOldest(
+  known: { readonly size: number; keys(): Iterable<string>; delete(key: string): boolean },
+  most: number,
+): void {
+  if (known.size <= most) return;
+  const [oldest] = known.keys();
+  if (oldest !== undefined) known.delete(oldest);
+}
