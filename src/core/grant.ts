@@ -780,6 +780,7 @@ export class Grant implements KeepableGrant, Due {
     const next = this.lock.nextWaiter;
     const { isClosed, connection } = this.#session;
     if (!next || this.#state.kind !== 'held' || isClosed || !connection.isReady) return undefined;
+    if (this.#hasBeenKept) return undefined; // other clients want it, or may have wanted it for a while
     const { owners, acquiredAt } = this.#chain;
     if (owners.length >= MOST_HAND_OVERS || elapsedMs(acquiredAt) >= LONGEST_CHAIN_MS)
       return undefined;

@@ -14,6 +14,7 @@ import {
   CLIENTS,
   grantChannels,
   UNLOCK_CHANNELS,
+  WISH_CHANNELS,
   type Past,
   type ScriptCall,
   type Step,
@@ -81,7 +82,7 @@ export class BothServers {
     await this.#redis.call('DEBUG', 'SET-ACTIVE-EXPIRE', '0');
     for (const { source } of Object.values(scripts)) await this.#redis.script('LOAD', source);
     this.#stateHash = String(await this.#redis.script('LOAD', STATE));
-    await this.#listen(UNLOCK_CHANNELS, true);
+    await this.#listen([...UNLOCK_CHANNELS, ...WISH_CHANNELS], true);
   }
 
   close(): void {

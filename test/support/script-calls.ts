@@ -52,6 +52,8 @@ export const ALL_KEYS: readonly string[] = LOCKS.flatMap(keysOf);
 
 /** On which channels something may be published. */
 export const UNLOCK_CHANNELS: readonly string[] = LOCKS.map(({ channel }) => channel);
+/** And on which classic ones. */
+export const WISH_CHANNELS: readonly string[] = CLIENTS.map((id) => `holdfast_wishes:${id}`);
 export function grantChannels(client: string): string[] {
   return LOCKS.map(({ grants }) => grants + client);
 }
@@ -113,7 +115,7 @@ function foreignCommand(random: Random, { nowMs }: Past): string[] {
     [6, () => ['DEL', key]],
     [3, () => ['PEXPIRE', key, random.pick(['500', '5000', '0'])]],
     [2, () => ['SET', key, random.pick(odd)]],
-    [2, () => ['HSET', key, random.pick(['x', owner]), random.pick(['0', '1', '1?', 'x'])]],
+    [2, () => ['HSET', key, random.pick(['x', owner]), random.pick(['0', '1', '-1', '1?', 'x'])]],
     [2, () => ['ZADD', key, random.pick(['1', '-1', '1.5']), owner]],
     [1, () => ['HSET', lock, 'capacity', random.pick(['4', READ_WRITE]), 'used', '3']],
     [1, () => ['HSET', places, owner, random.pick(['', 'x', '1 2 3', 'w1 2 3'])]],
@@ -215,6 +217,8 @@ const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
     const counter = draw.counter(keys);
     const args = [draw.owner(keys), draw.leaseMs()];
     if (counter.length > 0) args.push(draw.leaseMsOrNone());
+    else if (draw.random.chance(0.4))
+      args.push('0', draw.leaseMs(), draw.flag(), keys.channel, 'NUMSUB');
     return [[keys.lock, ...counter], args];
   },
 
@@ -238,8 +242,13 @@ const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
   gather(draw) {
     const parts = draw.some(() => {
       const lock = draw.lock(LOCK);
-      const kind = draw.word('a o f r w');
-      const own = { o: [draw.leaseMs()], f: [draw.leaseMs(), draw.leaseMsOrNone()] }[kind] ?? [];
+      const kind = draw.word('a o f k r w');
+      const more: Record<string, string[]> = {
+        o: [draw.leaseMs()],
+        f: [draw.leaseMs(), draw.leaseMsOrNone()],
+        k: [draw.leaseMs(), draw.leaseMs(), draw.flag()],
+      };
+      const own = more[kind] ?? [];
       const keys = kind === 'f' ? [lock.lock, lock.counter(false)] : [lock.lock];
       return { kind, keys, args: [draw.owner(lock), ...own] };
     });

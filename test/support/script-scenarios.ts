@@ -88,6 +88,7 @@ export interface Scenario {
 }
 
 const held = { owner: 'me:1', count: 1, ttl: 40 };
+const kept = { owner: 'other:1', count: -1, ttl: 20 };
 const byOther = { owner: 'other:1', count: 1, ttl: 40 };
 const first = { owner: 'a:1', ttl: 80, is: 'listening' } as const;
 const fixed = { ...first, isFixed: true };
@@ -114,6 +115,8 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
   ...scenariosOf('acquire', [
     ['of a free lock', {}, acquired],
     ['sent again', { lock: held }, acquired],
+    ['of a free lock that may be kept', {}, [...acquired, 0, 20_000, 0, 'channel', 'NUMSUB']],
+    ['of a lock that is kept', { lock: kept }, acquired],
     ['of a lock that is held', { lock: byOther }, acquired],
     ['fenced, of a free lock', {}, fenced, fencedKeys],
     ['fenced, after others', { counter }, fenced, fencedKeys],
@@ -125,6 +128,7 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
     ['to acquire a free lock', {}, ['a', 60_000, '', 'me:1']],
     ['to acquire it for longer', {}, ['o', 20_000, '', 'me:1', 60_000]],
     ['to acquire it again', { lock: held }, ['a', 60_000, '', 'me:1']],
+    ['to acquire it so that it may be kept', {}, ['k', 0, 'PUBLISH', 'me:1', 60_000, 20_000, 0]],
     ['of a lock that is held', { lock: byOther }, ['a', 60_000, '', 'me:1']],
     ['to release a held lock', { lock: held }, ['r', 0, 'PUBLISH', 'me:1']],
     ['to withdraw a held lock', { lock: held }, ['w', 0, '', 'me:1']],
@@ -164,6 +168,7 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
   ...scenariosOf('forceUnlock', [
     ['of a held lock', { lock: held }, ['ch', 'PUBLISH', 20_000]],
     ['the second', { lock: held, word: 'other:1' }, ['ch', 'PUBLISH', 20_000]],
+    ['of a lock that is kept', { lock: kept }, ['ch', 'PUBLISH', 20_000]],
   ]),
   ...scenariosOf('confirm', [
     ['by a shorter lease', { lock: { ...held, count: 0 }, line: [first] }, confirm(20_000)],
@@ -176,6 +181,7 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
     ['of a free lock, alone in line', { line: [mine] }, join(0)],
     ['of a line', { lock: byOther }, join(0)],
     ['at its end', { lock: byOther, line: [first] }, join(0)],
+    ['of the line for a lock that is kept', { lock: kept }, join(0)],
     ['with its ticket', { lock: byOther, line: [first] }, join(1)],
     ['that renews its place', { lock: byOther, line: [first, mine] }, join(2)],
     ['that finds its lock', { lock: held }, join(0)],
@@ -216,6 +222,7 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
   ...scenariosOf('renewPlaces', [
     ['of a place', { lock: byOther, line: [first, mine] }, [160_000, 50, 'me:1', 1]],
     ['of what was handed over', { lock: held }, [160_000, 50, 'me:1', 1]],
+    ['of a place for a lock that is kept', { lock: kept, line: [mine] }, [160_000, 50, 'me:1', 1]],
   ]),
   ...scenariosOf('vote', [
     ['for a free lock', {}, acquired],
@@ -223,6 +230,7 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
     ['for a free lock, for less', { longest: known }, ['me:1', 20_000]],
     ['sent again', { lock: held, longest: known }, acquired],
     ['of a lock that is held', { lock: byOther, longest: known }, acquired],
+    ['of a lock that is kept', { lock: kept, longest: known }, acquired],
     ['of a fenced lock', { counter }, acquired, voteWithCounter],
     [
       'of a fenced lock, sent again',

@@ -15,12 +15,23 @@ import { uniqueName } from '../../support/unique-name.js';
 
 /** The calls of each script that make a new key and so are refused. All other calls keep, end or query an existing one: those must run. */
 const REFUSED: Readonly<Record<string, readonly string[]>> = {
-  acquire: ['of a free lock', 'fenced, of a free lock', 'fenced, after others', 'fenced, for ever'],
+  acquire: [
+    'of a free lock',
+    'of a free lock that may be kept',
+    'fenced, of a free lock',
+    'fenced, after others',
+    'fenced, for ever',
+  ],
   confirm: [],
   forceUnlock: [],
-  gather: ['to acquire a free lock', 'to acquire it for longer'],
+  gather: [
+    'to acquire a free lock',
+    'to acquire it for longer',
+    'to acquire it so that it may be kept',
+  ],
   handOver: [],
   join: [
+    'of the line for a lock that is kept',
     'of a free lock',
     'of a line',
     'at its end',

@@ -2,7 +2,7 @@
 //
 // Environment: HOLDFAST_TEST_REDIS_URL, or HOLDFAST_TEST_CLUSTER (JSON, a cluster's nodes); and HOLDFAST_TEST_OPTIONS (JSON,
 // further options of the client).
-// acquire {name, wait?, lease?}  ->  acquired {name, ownerId}, and later perhaps lost {name, lossReason}
+// acquire {name, wait?, lease?, keep?}  ->  acquired {name, ownerId}, and later perhaps lost {name, lossReason}
 // release {name}                 ->  released {name}
 // block {ms}                     ->  blocked, after the event loop stood still that long
 // close                          ->  closed; then the process ends by itself
@@ -25,14 +25,15 @@ interface Message {
   readonly name: string;
   readonly wait?: number;
   readonly lease?: number;
+  readonly keep?: number;
   readonly ms: number;
 }
 
 onMessage(async (message) => {
-  const { type, name, wait, lease, ms } = message as unknown as Message;
+  const { type, name, wait, lease, keep, ms } = message as unknown as Message;
   switch (type) {
     case 'acquire': {
-      const hold = await holdfast.getLock(name).acquire({ wait, lease });
+      const hold = await holdfast.getLock(name, { keep }).acquire({ wait, lease });
       holds.set(name, hold);
       hold.signal.addEventListener('abort', () => {
         const { reason } = hold.signal as { reason: unknown };
