@@ -231,6 +231,7 @@ describe('a lock in use that may be kept', () => {
     await soon(() => hold.signal.aborted);
     expect(hold.signal.reason).toMatchObject({ lossReason: 'forced' });
     await rejectionOf(hold.release());
+    await redis.del(new LockKeys(kept.name).forced); // the keeper was told by a message
   });
 
   it('is extended as any other', async () => {

@@ -95,6 +95,11 @@ function doneWithout(
     const { counter } = stateBefore;
     return { ...without(permitted, ['counter']), ...(counter && { counter }) };
   }
+  // A lock that may be kept is acquired like any other.
+  if (command === 'PUBSUB' && script === 'acquire')
+    return play({ ...scenario, args: args.slice(0, 2) }).left;
+  if (command === 'PUBSUB' && script === 'gather')
+    return play({ ...scenario, args: ['o', ...args.slice(1, 5)] }).left;
   // The places count as listening if they say so.
   if (command === 'PUBSUB') return play({ ...scenario, args: args.with(5, '0') }).left;
   return permitted;
