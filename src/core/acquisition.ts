@@ -53,7 +53,7 @@ import {
 const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
 
 /** For how long a call that does not wait asks the client that keeps the lock to let go, in milliseconds. */
-const LONGEST_ASKING_MS = 100;
+export const LONGEST_ASKING_MS = 100;
 
 /** After this many late answers in a row the call gives up. */
 const MOST_LATE = 3;
@@ -458,8 +458,8 @@ class Acquisition implements Call {
     // A scope around the caller may have acquired the lock during the round trip.
     if (this.#isHeldAround) return 'look again';
     // A member of a MultiLock must not wait, since other members may be held meanwhile.
-    const mayComeFree = seen.isAskedFor === true && waitMs === 0 && attemptMs === undefined;
-    if (mayComeFree && this.#tookMs < LONGEST_ASKING_MS) return this.#tryAgainSoon();
+    const isAlone = waitMs === 0 && attemptMs === undefined;
+    if (seen.isAskedFor && isAlone && this.#tookMs < LONGEST_ASKING_MS) return this.#tryAgainSoon();
     if (waitMs === 0 || this.#limit.isOverdue) throw heldElsewhere(this.#lock, waitMs, seen);
     this.#beginWaiting(seen);
     return 'held';

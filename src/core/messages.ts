@@ -30,12 +30,22 @@ type Wanted = Pick<AcquirableLock, 'name' | 'weight' | 'isReentrant'>;
 export function heldElsewhere(
   lock: Wanted,
   waitMs: number,
-  { holder, holderTtlMs }: SeenHolder,
+  { holder, holderTtlMs, isAskedFor }: SeenHolder & { readonly isAskedFor?: boolean | undefined },
   hint = '',
 ): LockTimeoutError {
   const { name: lockName } = lock;
   const message = `${wanted(lock)} not acquired within ${rounded(waitMs)} ms: ${inTheWay(lock, { holder, holderTtlMs })}${hint}`;
-  return new LockTimeoutError(message, { lockName, holder, holderTtlMs });
+  const error = new LockTimeoutError(message, { lockName, holder, holderTtlMs });
+  if (isAskedFor) askedFor.add(error);
+  return error;
+}
+
+/** The errors of calls that found a lock kept, and asked its client to let go. */
+const askedFor = new WeakSet<LockTimeoutError>();
+
+/** Whether the lock was kept, so that it may be free in a moment. */
+export function mayComeFree(error: unknown): boolean {
+  return error instanceof LockTimeoutError && askedFor.has(error);
 }
 
 function wanted({ name, weight, isReentrant }: Wanted): string {

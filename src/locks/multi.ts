@@ -17,7 +17,8 @@ import {
   OptionError,
   UnavailableError,
 } from '../api/errors.js';
-import { aborted, memberHeldElsewhere, SLOW_ANSWER_MS } from '../core/messages.js';
+import { LONGEST_ASKING_MS } from '../core/acquisition.js';
+import { aborted, mayComeFree, memberHeldElsewhere, SLOW_ANSWER_MS } from '../core/messages.js';
 import type { HoldWatch, WatchedHold } from '../core/hold-watch.js';
 import type { SingleHold } from '../core/hold.js';
 import { acquireBegins, acquireEnds, acquireFails, areCallsHeard } from '../core/telemetry.js';
@@ -385,6 +386,9 @@ export class MultiAcquisition {
       this.#lastHeld = undefined; // will be out of date after the wait for that member
       return unreachable.member;
     }
+    // Members that other clients keep may be free in a moment: this round is repeated.
+    const isAsking = this.#clock.nowMs() - this.#sinceMs < LONGEST_ASKING_MS;
+    if (isAsking && refusals.every(({ error }) => mayComeFree(error))) return undefined;
     const held = refusals.find(({ error }) => error instanceof LockTimeoutError);
     const worse = refusals.find(({ error }) => !(error instanceof LockTimeoutError));
     const seen = (held?.error as LockTimeoutError | undefined) ?? this.#lastHeld;

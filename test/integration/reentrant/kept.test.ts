@@ -19,9 +19,9 @@ import type { TcpProxy } from '../../support/tcp-proxy.js';
 import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-/** A lease that a test does not see the end of, unless it waits for it. */
-const WATCHDOG_MS = 30_000;
-const KEEP_MS = 1_000;
+/** Times of which no test sees the end: what happens within a test was not brought about by them. */
+const WATCHDOG_MS = 900_000;
+const KEEP_MS = 100_000;
 
 const redis = sharedConnection();
 let keeper: Holdfast;
@@ -111,43 +111,48 @@ describe('a kept lock', () => {
     await hold.release();
   });
 
-  it.each(['acquire', 'tryAcquire', 'fair', 'multi', 'withLock'])(
-    'goes to another client that wants it: %s',
-    async (how) => {
-      const other = rival.getLock(uniqueName());
-      const lock = {
-        acquire: wanted,
-        tryAcquire: wanted,
-        withLock: wanted,
-        fair: rival.getFairLock(kept.name),
-        multi: rival.getMultiLock(wanted, other),
-      }[how]!;
-      const startedAtMs = performance.now();
-      if (how === 'withLock') await lock.withLock(() => undefined);
-      else if (how === 'tryAcquire') await (await lock.tryAcquire())!.release();
-      else await pair(lock);
-      expect(performance.now() - startedAtMs).toBeLessThan(KEEP_MS - 100);
-      expect(keeper.stats().kept).toBe(0);
-    },
-  );
-
-  it('is released when it was not used for as long as it is to be kept', async () => {
-    await soon(async () => (await redis.exists(kept.name)) === 0);
+  it.each([
+    'acquire',
+    'tryAcquire',
+    'fair',
+    'tryAcquire of a fair lock',
+    'multi',
+    'tryAcquire of a MultiLock',
+    'withLock',
+  ])('goes to another client that wants it: %s', async (how) => {
+    const other = rival.getLock(uniqueName());
+    const lock = {
+      acquire: wanted,
+      tryAcquire: wanted,
+      'tryAcquire of a fair lock': rival.getFairLock(kept.name),
+      'tryAcquire of a MultiLock': rival.getMultiLock(wanted, other),
+      withLock: wanted,
+      fair: rival.getFairLock(kept.name),
+      multi: rival.getMultiLock(wanted, other),
+    }[how]!;
+    if (how === 'withLock') await lock.withLock(() => undefined);
+    else if (how.startsWith('tryAcquire')) await (await lock.tryAcquire())!.release();
+    else await pair(lock);
     expect(keeper.stats().kept).toBe(0);
-    expect(keeper.toJSON()).toMatchObject({ heldCount: 0, keptCount: 0 });
   });
 
-  it('stays kept as long as it is used, for up to four times as long', async () => {
+  it('is released when it was not used for as long as it is to be kept', async () => {
+    const lock = keeper.getLock(uniqueName(), { keep: 300 });
+    await pair(lock);
+    await pair(lock);
+    await soon(async () => (await redis.exists(lock.name)) === 0);
+    expect(lock.toJSON()).toMatchObject({ state: 'not held by this client' });
+  });
+
+  it('is released now and then, though it is used all the time', async () => {
+    const lock = keeper.getLock(uniqueName(), { keep: 300 });
     const owners = new Set<string>();
-    const endsAtMs = performance.now() + 3 * KEEP_MS;
-    while (performance.now() < endsAtMs) {
-      const hold = await kept.acquire();
+    await soon(async () => {
+      const hold = await lock.acquire();
       owners.add(hold.ownerId);
-      await sleep(5);
       await hold.release();
-      await sleep(50);
-    }
-    expect(owners.size).toBeLessThanOrEqual(2);
+      return owners.size > 5;
+    });
   });
 
   it('is released by the close of its client', async () => {
@@ -174,14 +179,19 @@ describe('a kept lock', () => {
   });
 
   it('that was deleted tells the holds since its proof by a `lost` event', async () => {
+    const lock = keeper.getLock(uniqueName(), { keep: 1_000 });
+    await soon(async () => {
+      await pair(lock);
+      return (await countOf(lock)) === '-1';
+    });
     const lost = eventsOf(keeper, 'lost');
-    await redis.del(kept.name);
-    await sleep(0.6 * KEEP_MS);
-    await pair(kept); // on an old proof: the server is asked in the background
+    await redis.del(lock.name);
+    await sleep(600);
+    await pair(lock); // on an old proof: the server is asked in the background
     await soon(() => lost.length > 0);
     expect(lost[0]).toMatchObject({ lossReason: 'deleted', holdIds: [] });
     expect(lost[0]!.provenAt).toBeInstanceOf(Date);
-    await pair(kept);
+    await pair(lock);
   });
 
   it('is not given to its next caller after it was forced out by another client', async () => {
@@ -304,10 +314,8 @@ describe('with short leases', () => {
     });
     await child.kill();
     expect(await redis.pttl(name)).toBeLessThanOrEqual(3_000);
-    const startedAtMs = performance.now();
     await using client = newClient(options);
     await pair(client.getLock(name));
-    expect(performance.now() - startedAtMs).toBeLessThan(5_000); // less than the lease of a lock that is not kept
   });
 });
 
@@ -318,7 +326,7 @@ describe('with a bad network', () => {
     proxy = await startSharedProxy();
     await keeper.close();
     keeper = await connectedClient({ redis: proxy.url, lockWatchdogTimeout: WATCHDOG_MS });
-    kept = keeper.getLock(kept.name, { keep: 3_000 });
+    kept = keeper.getLock(kept.name, { keep: KEEP_MS });
     await becomeKept(kept, keeper);
   });
 
@@ -343,6 +351,7 @@ describe('with a bad network', () => {
     expect(await countOf(kept)).toBe('-1');
     expect(await redis.pttl(kept.name)).toBeLessThanOrEqual(WATCHDOG_MS / 3);
     await hold.release();
+    await redis.del(new LockKeys(kept.name).forced);
   });
 });
 
@@ -375,13 +384,19 @@ describe('what is not kept', () => {
     await pair(kept);
     await pair(kept);
     expect(keeper.stats().kept).toBe(0);
-    await becomeKept(kept, keeper);
+  });
+
+  it('is, in the end, kept again', async () => {
+    const lock = keeper.getLock(kept.name, { keep: 100 });
+    await becomeKept(lock, keeper);
+    await pair(wanted);
+    await becomeKept(lock, keeper);
   });
 });
 
-it.each([-1, 1.5, 3_334, '1s', null])('refuses keep: %o', (keep) => {
+it.each([-1, 1.5, 100_001, '1s', null])('refuses keep: %o', (keep) => {
   expect(() => keeper.getLock('orders', { keep: keep as number })).toThrow(
-    /^lock "orders": keep is .*: it must be a whole number of milliseconds from 0 to 3333, a ninth of lockWatchdogTimeout$/,
+    /^lock "orders": keep is .*: it must be a whole number of milliseconds from 0 to 100000, a ninth of lockWatchdogTimeout$/,
   );
 });
 
