@@ -318,9 +318,8 @@ class Acquisition implements Call {
   }
 
   #reenter(grant: Grant, begin: () => SingleHold | undefined): Promise<SingleHold | undefined> {
-    const { leaseMs, isShared } = this.#request;
     this.#isReentering = true;
-    return grant.reenter(leaseMs, this.#limit, begin, isShared);
+    return grant.reenter(this.#request, this.#limit, begin);
   }
 
   /** Two calls of one scope act as one owner: the second must find what the first acquires. */
@@ -467,7 +466,7 @@ class Acquisition implements Call {
 
   /** A call that does not wait found the lock kept: if nobody is inside, the keeper lets go in a moment. */
   async #tryAgainSoon(): Promise<Attempt> {
-    const pauseMs = 2 ** (this.#attempts - 2);
+    const pauseMs = Math.min(2 ** (this.#attempts - 2), LONGEST_ASKING_MS - this.#tookMs);
     if (pauseMs > 1) await this.#limit.pause(pauseMs);
     return 'look again';
   }

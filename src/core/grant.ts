@@ -13,6 +13,7 @@ import {
 import type { HeldLock } from '../api/description.js';
 import { elapsedMs, type Instant, now } from '../runtime/clock.js';
 import {
+  type CallersRequest,
   type Deadline,
   deadlineOf,
   earlier,
@@ -63,6 +64,9 @@ interface Origin {
 
 /** Called when a release is settled, with the error if it failed. */
 type Done = (error?: Error) => void;
+
+/** What a hold that is added to a grant wants. */
+type ReentryTerms = Pick<CallersRequest, 'leaseMs' | 'isWatched' | 'isShared'>;
 
 /** A release that its first command did not settle: the answer to that command, and how much of `commandTimeout` is left. */
 interface BegunRelease {
@@ -364,9 +368,10 @@ export class Grant implements KeepableGrant, Due {
     const holdIds = this.#holdIds;
     const provenAt = this.#hasBeenKept ? new Date(this.#confirmedAt.wallMs) : undefined;
     const event = lossOf(this, lossReason, holdIds, provenAt);
-    const isUnused = this.isIdle && (lossReason === 'closed' || lossReason === 'forced');
+    const isUnused = this.#hasBeenKept && holdIds.length === 0;
+    const isOurDoing = lossReason === 'closed' || lossReason === 'forced';
     this.#become({ kind: 'lost', error: event.error });
-    if (isUnused) return event.error; // nobody has lost anything
+    if (isUnused && isOurDoing) return event.error; // nobody has lost anything
     this.#session.events.emit('lost', () => event);
     const { name: lockName, kind } = this.lock;
     const { ownerId } = this;
@@ -418,11 +423,12 @@ export class Grant implements KeepableGrant, Due {
    * @throws LockUpgradeError the new hold is not shared, but readers may already hold the lock beside this grant
    */
   async reenter<H extends GrantedHold>(
-    leaseMs: number,
+    { leaseMs, isWatched, isShared }: ReentryTerms,
     waitLimit: WaitLimit,
     begin: () => H | undefined,
-    isShared = false,
   ): Promise<H | undefined> {
+    // The server does not count the holds of a grant that is kept.
+    if (isWatched && this.isHeld && this.#mayKeep()) return begin();
     let hold: H | undefined;
     const confirmed = (): unknown => (hold = begin());
     await this.#confirm(leaseMs, waitLimit, 1, confirmed, isShared);
@@ -451,11 +457,6 @@ export class Grant implements KeepableGrant, Due {
     confirmed: () => void,
     isShared: boolean,
   ): Promise<void> {
-    // The server does not count the holds of a grant that is kept.
-    if (more > 0 && this.isHeld && this.#mayKeep()) {
-      confirmed();
-      return;
-    }
     if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit, false, true))) return;
     try {
       this.#throwIfLost();

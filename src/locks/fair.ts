@@ -94,7 +94,10 @@ export class FairLockBackend implements LockBackend, QueuedLock {
     const fencing = this.counter ?? NO_FENCING;
     const keys = [lock, line, places, ...fencing.keys];
     const args = [ownerId, leaseMs, ...place, ...fencing.args];
-    return connection.runReplicated(scripts.join, keys, args, readJoin, isAcquired, limit);
+    const plain = this.#plain;
+    const read = (reply: unknown): JoinReply =>
+      readJoin(reply, (...answer) => plain.isAskedFor(...answer));
+    return connection.runReplicated(scripts.join, keys, args, read, isAcquired, limit);
   }
 
   handOver(ownerId: string): Promise<HandOver> {

@@ -143,16 +143,22 @@ export class ReentrantLockBackend implements LockBackend {
       const { keeper, keepMs } = this.#keep;
       return { outcome: 'acquired', keeping: keeper.keep(this.keys, keepMs) };
     }
-    const held = this.heldReply(reply as HeldAnswer);
+    const held = this.#heldReply(reply as HeldAnswer);
     if (this.#keep) this.#keep.keeper.foundHeld(this.keys.lock, held.holder, this.#keep.keepMs);
     return held;
   }
 
-  heldReply([holder, holderTtlMs, heardBy, unsaid]: HeldAnswer): HeldReply {
-    if (unsaid !== undefined) this.#server.wishRefused(unsaid);
-    // A node of a cluster counts only its own subscribers.
-    const isAskedFor = heardBy !== undefined && (heardBy > 0 || this.connection.isCluster);
+  #heldReply([holder, holderTtlMs, heardBy, unsaid]: HeldAnswer): HeldReply {
+    const isAskedFor = this.isAskedFor(holder, heardBy, unsaid);
     return { outcome: 'held', holder, holderTtlMs, isAskedFor };
+  }
+
+  /** Whether a holder may let go in a moment. `heardBy`: how many heard our wish for what it keeps; `unsaid`: why nobody could hear it. */
+  isAskedFor(holder: string, heardBy?: number, unsaid?: string): boolean {
+    if (unsaid !== undefined) this.#server.wishRefused(unsaid);
+    if (this.#local.isReleasing(this.keys.lock, holder)) return true; // with replicas, a command may overtake a release
+    // A node of a cluster counts only its own subscribers.
+    return heardBy !== undefined && (heardBy > 0 || this.connection.isCluster);
   }
 
   /**
@@ -253,8 +259,8 @@ export class ReentrantLockBackend implements LockBackend {
 
   /** A lock that this client itself keeps without a hold is free for its callers. */
   async isLocked(): Promise<boolean> {
-    const isOurs = this.#local.idleGrantOf(this.keys.lock) !== undefined;
-    return (await this.remainTimeToLive()) !== FREE && !isOurs;
+    const [holder] = await this.#look();
+    return holder !== '' && holder !== this.#local.idleGrantOf(this.keys.lock)?.ownerId;
   }
 
   async holdCount(ownerId: string): Promise<number> {
@@ -263,11 +269,14 @@ export class ReentrantLockBackend implements LockBackend {
     return count < 0 ? (this.localGrant?.holdCount ?? 0) : count; // the server does not count the holds of a lock that may be kept
   }
 
-  remainTimeToLive(): Promise<number> {
-    return this.connection.run(scripts.look, [this.keys.lock], [], (reply) => {
-      const [, ttlMs] = (reply as [string, number] | null) ?? ['', FREE];
-      return ttlMs;
-    });
+  async remainTimeToLive(): Promise<number> {
+    return (await this.#look())[1];
+  }
+
+  #look(): Promise<readonly [holder: string, ttlMs: number]> {
+    const read = (reply: unknown): [string, number] =>
+      (reply as [string, number] | null) ?? ['', FREE];
+    return this.connection.run(scripts.look, [this.keys.lock], [], read);
   }
 
   // What this client itself knows about the lock: its own grant and its own waiters.
@@ -454,6 +463,11 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
     return this.#lock.acquire(this.ownerId, this.request, limit);
   }
 
+  override wait(seen: HeldReply, triedAtMs: number): void {
+    super.wait(seen, triedAtMs);
+    if (this.#accepted) this.entry?.goOn(); // it was given the lock while it tried
+  }
+
   override leave(leaseMs?: number): boolean {
     this.#hasLeft = true;
     super.leave(leaseMs);
@@ -548,6 +562,12 @@ class LocalLocks {
   idleGrantOf(lock: string): KeepableGrant | undefined {
     const grant = this.#grants.get(lock);
     return grant?.isIdle ? grant : undefined;
+  }
+
+  /** Whether this owner's release of the lock is under way. */
+  isReleasing(lock: string, ownerId: string): boolean {
+    const grant = this.#grants.get(lock);
+    return grant?.ownerId === ownerId && !grant.isHeld && !grant.isIdle;
   }
 
   /** This client's grant of the lock, if it may be kept after its last hold. */

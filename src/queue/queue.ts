@@ -315,13 +315,23 @@ export type JoinReply =
     }
   | (HeldReply & { readonly ticket: string });
 
-export function readJoin(reply: unknown): JoinReply {
+/** `isAskedFor`: whether the holder may let go in a moment; left out: locks of this kind are not kept. */
+export function readJoin(
+  reply: unknown,
+  isAskedFor?: (holder: string, heardBy?: number, unsaid?: string) => boolean,
+): JoinReply {
   if (typeof reply === 'number') return { outcome: outcomeOf(reply) };
-  const [first, second, ticket = '0', heardBy = 0] = reply as
-    [number, string] | [string, number, string, number?];
+  const [first, second, ticket = '0', ...wish] = reply as
+    [number, string] | [string, number, string, number?, string?];
   if (typeof first === 'number') return { outcome: outcomeOf(first), token: BigInt(second) };
   const holderTtlMs = Number(second);
-  return { outcome: 'held', holder: first, holderTtlMs, isAskedFor: heardBy > 0, ticket };
+  return {
+    outcome: 'held',
+    holder: first,
+    holderTtlMs,
+    isAskedFor: isAskedFor?.(first, ...wish),
+    ticket,
+  };
 }
 
 function outcomeOf(code: number): 'acquired' | 'handed over' {
