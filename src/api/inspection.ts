@@ -36,8 +36,13 @@ export interface InspectedOwner {
  * @group Inspection
  */
 export interface InspectedHolder extends InspectedOwner {
-  /** How often the owner has acquired the lock; only for the kind `lock`. */
+  /** How often the owner has acquired the lock; only for the kind `lock`, and left out if `isKept`. */
   holdCount?: number;
+  /**
+   * `true`: the client may keep the lock while none of its callers is inside (`getLock(name, { keep })`), so perhaps nobody is. A caller of
+   * another client that wants the lock makes it let go. Otherwise left out.
+   */
+  isKept?: boolean;
 }
 
 /**

@@ -38,6 +38,7 @@ function patternsFor(prefix: string): string[] {
     `${channel}:{${literal}*`,
     `${channel}:${literal}*`,
   ]);
+  channels.push('holdfast_wishes:*'); // one for each client, whatever its prefix
   return [...keys.map((key) => `~${key}`), ...channels.map((channel) => `&${channel}`)];
 }
 

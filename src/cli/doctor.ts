@@ -246,7 +246,7 @@ async function deniedNames(redis: Patient, keys: LockKeys): Promise<string[]> {
   const denied: string[] = [];
   for (const key of [...ofLock, keys.counter(redis.client.isCluster)])
     if (!(await mayRun(redis, 'exists', [key]))) denied.push(`the key ${key}`);
-  for (const channel of [keys.channel, `${keys.grants}doctor`])
+  for (const channel of [keys.channel, `${keys.grants}doctor`, 'holdfast_wishes:doctor'])
     if (!(await mayRun(redis, 'publish', [channel, '']))) denied.push(`the channel ${channel}`);
   return denied;
 }

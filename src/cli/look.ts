@@ -2,7 +2,13 @@
 
 import { createInterface } from 'node:readline/promises';
 import { UnavailableError } from '../api/errors.js';
-import type { InspectedKind, InspectedOwner, Inspection, ListOptions } from '../api/inspection.js';
+import type {
+  InspectedHolder,
+  InspectedKind,
+  InspectedOwner,
+  Inspection,
+  ListOptions,
+} from '../api/inspection.js';
 import type { Holdfast } from '../holdfast.js';
 import { forceUnlock } from '../ui/force.js';
 import { serve } from '../ui/serve.js';
@@ -210,9 +216,8 @@ function listing(locks: readonly Inspection[], now: Date = new Date()): string[]
     .sort((one, other) => (one.name < other.name ? -1 : 1))
     .map((lock) => {
       const [first, ...others] = lock.holders;
-      const holder = first
-        ? first.ownerId + (others.length > 0 ? ` +${String(others.length)}` : '')
-        : '-';
+      const more = others.length > 0 ? ` +${String(others.length)}` : '';
+      const holder = first ? first.ownerId + (first.isKept ? ' (kept)' : more) : '-';
       const ago = first?.since ? `${inWords(Number(now) - Number(first.since))} ago` : '-';
       return [lock.name, lock.kind, holder, ago, first ? leaseOf(first) : '-', waitersOf(lock)];
     });
@@ -245,8 +250,12 @@ function portrait(lock: Inspection, now: Date): string[] {
   if (holders.length === 0) lines.push('  held by nobody');
   for (const holder of holders) {
     lines.push(
-      `  held by ${styled('green', holder.ownerId)}${as(holder)}${timesOf(holder.holdCount)}`,
+      `  ${hasIt(holder)} ${styled('green', holder.ownerId)}${as(holder)}${timesOf(holder.holdCount)}`,
     );
+    if (holder.isKept)
+      lines.push(
+        '    perhaps nobody is inside: its client keeps it for its next caller, until another client wants it',
+      );
     lines.push(`    client ${holder.clientId}`);
     lines.push(`    ${sinceOf(holder, now)}, lease left ${leaseOf(holder)}`);
   }
@@ -267,6 +276,10 @@ function portrait(lock: Inspection, now: Date): string[] {
       `  to free it: npx holdfast force ${/^[\w:.{}-]+$/.test(name) ? name : JSON.stringify(name)}`,
     );
   return lines;
+}
+
+function hasIt({ isKept }: InspectedHolder): string {
+  return isKept ? 'kept by' : 'held by';
 }
 
 function as({ mode, permits }: InspectedOwner): string {
@@ -299,20 +312,21 @@ function changesBetween(
 ): Change[] {
   const names = new Set([...before.keys(), ...now.keys()]);
   return [...names].flatMap((lockName): Change[] => {
-    const had = ownersOf(before.get(lockName));
-    const has = ownersOf(now.get(lockName));
-    const gone = had
-      .filter((owner) => !has.includes(owner))
+    const [had, has] = [before.get(lockName), now.get(lockName)].map(holdersOf);
+    const gone = [...(had?.keys() ?? [])]
+      .filter((owner) => !has?.has(owner))
       .map((owner) => `${lockName}: released by ${owner}`);
-    const fresh = has
-      .filter((owner) => !had.includes(owner))
-      .map((owner) => `${lockName}: held by ${owner}`);
+    // (A lock that is no longer kept may still be held, by the same owner.)
+    const fresh = [...(has ?? [])]
+      .filter(([owner, how]) => had?.get(owner) !== how)
+      .map(([owner, how]) => `${lockName}: ${how} ${owner}`);
     return [...gone, ...fresh].map((text) => ({ lockName, text }));
   });
 }
 
-function ownersOf(lock: Inspection | undefined): string[] {
-  return lock?.holders.map(({ ownerId }) => ownerId) ?? [];
+/** Owner -> how it has the lock. */
+function holdersOf(lock: Inspection | undefined): Map<string, string> {
+  return new Map(lock?.holders.map((holder) => [holder.ownerId, hasIt(holder)]));
 }
 
 function redraw(

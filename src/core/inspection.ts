@@ -21,6 +21,9 @@ const MOST_LISTED = 1_000;
 /** How many locks are looked at together: few enough that other commands need not wait for long. */
 const TOGETHER = 64;
 
+/** The hold count of a lock that its client keeps, perhaps without using it. */
+const KEPT = -1;
+
 /** The permits of a read-write lock, all of which a writer takes. */
 const READ_WRITE_CAPACITY = 2 ** 31;
 
@@ -138,7 +141,10 @@ function inspectionOf(name: string, reply: Reply): Inspection {
     kind,
     holders: holders.map((entry): InspectedHolder => {
       const holder = ofKind(entry);
-      return kind === 'lock' ? { ...holder, holdCount: entry.weight } : holder;
+      if (kind !== 'lock') return holder;
+      return entry.weight === KEPT
+        ? { ...holder, isKept: true }
+        : { ...holder, holdCount: entry.weight };
     }),
     waiters: waiters.map(ofKind),
     waitingClients,

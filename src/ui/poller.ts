@@ -42,7 +42,7 @@ interface Point {
 interface Change {
   readonly atMs: number;
   readonly name: string;
-  readonly what: 'held' | 'released';
+  readonly what: 'held' | 'kept' | 'released';
   readonly ownerId: string;
 }
 
@@ -280,13 +280,20 @@ function withoutEnd(owner: RowOwner): RowOwner {
 }
 
 function changesBetween(before: Row | undefined, now: Row | undefined, atMs: number): Change[] {
-  const [had, has] = [before, now].map((row) => (row?.holders ?? []).map(({ ownerId }) => ownerId));
+  const [had, has] = [holdersOf(before), holdersOf(now)];
   const name = now?.name ?? before?.name ?? '';
-  const of = (what: Change['what'], owners: string[], others: string[]): Change[] =>
-    owners
-      .filter((ownerId) => !others.includes(ownerId))
-      .map((ownerId) => ({ atMs, name, what, ownerId }));
-  return [...of('released', had ?? [], has ?? []), ...of('held', has ?? [], had ?? [])];
+  const changes: Change[] = [];
+  for (const ownerId of had.keys())
+    if (!has.has(ownerId)) changes.push({ atMs, name, what: 'released', ownerId });
+  // (A lock that is no longer kept may still be held, by the same owner.)
+  for (const [ownerId, what] of has)
+    if (had.get(ownerId) !== what) changes.push({ atMs, name, what, ownerId });
+  return changes;
+}
+
+/** Owner -> how it has the lock. */
+function holdersOf(row: Row | undefined): Map<string, 'held' | 'kept'> {
+  return new Map(row?.holders.map(({ ownerId, isKept }) => [ownerId, isKept ? 'kept' : 'held']));
 }
 
 function pointOf(rows: Iterable<Row>, atMs: number): Point {

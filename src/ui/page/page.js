@@ -193,10 +193,11 @@ function newRow(name) {
 
 function fillRow(row, lock) {
   const [holder, ...others] = lock.holders;
+  const more = others.length > 0 ? ` +${others.length}` : '';
   const cells = [
     lock.name,
     lock.kind,
-    holder ? holder.ownerId + (others.length > 0 ? ` +${others.length}` : '') : 'nobody',
+    holder ? holder.ownerId + (holder.isKept ? ' (kept)' : more) : 'nobody',
     holder ? `${ago(holder)} ago` : '',
     holder ? left(holder) : '',
     waitText(lock),
@@ -336,7 +337,12 @@ function describe(lock, body) {
   const add = (term, text) => list.append(element('dt', term), element('dd', text));
   if (lock.permits) add('permits', `${lock.permits.available} of ${lock.permits.capacity} free`);
   for (const holder of lock.holders) {
-    add(`held by${what(holder)}`, holder.ownerId);
+    add(`${holder.isKept ? 'kept' : 'held'} by${what(holder)}`, holder.ownerId);
+    if (holder.isKept)
+      add(
+        'in use',
+        'perhaps not: its client keeps it for its next caller, until another client wants it',
+      );
     add('client', holder.clientId);
     const isKnown = holder.sinceMs !== undefined;
     add('call began', isKnown ? `${ago(holder)} ago` : '? (not an owner of this holdfast)');
@@ -370,7 +376,7 @@ byId('force-button').addEventListener('click', () => {
   shownOwnerIds = lock.holders.map(({ ownerId }) => ownerId);
   const holders = shownOwnerIds.join(', ');
   byId('force-text').textContent =
-    `${holders} holds it; its call began ${ago(lock.holders[0])} ago. It learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.`;
+    `${holders} ${lock.holders[0].isKept ? 'keeps' : 'holds'} it; its call began ${ago(lock.holders[0])} ago. It learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.`;
   byId('force-said').textContent = '';
   byId('force-ask').hidden = false;
   byId('force-no').focus();

@@ -2,9 +2,10 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
+import { keepLock } from '../../support/kept-locks.js';
 import { startRedis } from '../../support/redis-server.js';
 import { documentedPermissions } from '../../support/users.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -160,6 +161,33 @@ describe('ls, show and force', () => {
     expect((await holdfast('show', name, '--json')).out).toBe('null\n');
   });
 
+  it('show a lock that its client keeps, and force takes it from there', async () => {
+    // Kept for longer than a slow machine takes to start three processes.
+    await using keeper = newClient({ lockWatchdogTimeout: 180_000, clientId: 'keeper' });
+    const lock = await keepLock(keeper, name, 20_000);
+    const [listed, shown, json] = await Promise.all([
+      holdfast('ls', name),
+      holdfast('show', name),
+      holdfast('show', name, '--json'),
+    ]);
+    const [holder] = (await client.inspect(name))!.holders;
+    expect(listed.out).toMatch(new RegExp(`^${name} +lock +${holder!.ownerId} \\(kept\\) `, 'm'));
+    expect(shown.out).toContain(`  kept by ${holder!.ownerId}\n    perhaps nobody is inside`);
+    expect(shown.out).not.toContain('held by');
+    const { holders } = JSON.parse(json.out) as { holders: object[] };
+    expect(holders).toMatchObject([{ ownerId: holder!.ownerId, isKept: true }]);
+    expect(holders[0]).not.toHaveProperty('holdCount');
+    const lost = vi.fn();
+    keeper.on('lost', lost);
+    expect((await holdfast('force', name, '--yes')).out).toContain(`"${name}" was freed.`);
+    await expect.poll(() => keeper.stats().kept).toBe(0);
+    expect(lost).not.toHaveBeenCalled(); // nobody was inside
+    await redis.del(`holdfast_forced:{${name}}`); // so nobody asks for this word
+    await lock.withLock(({ ownerId }) => {
+      expect(ownerId).not.toBe(holder!.ownerId);
+    });
+  });
+
   it('force asks; without a terminal it needs --yes', async () => {
     const hold = await client.getLock(name).acquire();
     const refused = await holdfast('force', name);
@@ -224,6 +252,22 @@ describe('watch', () => {
         { timeout: 20_000 },
       )
       .toMatch(/held by web-.*\n.*released by web-/);
+    watching.child.kill('SIGTERM');
+    expect(await watching.end()).toMatchObject({ code: 0, err: '' });
+  });
+
+  it('tells a lock that is kept from one that is held', async () => {
+    const watching = start('watch', name, '--interval', '100');
+    await expect
+      .poll(
+        async () => {
+          await keepLock(client, name, 300);
+          await expect.poll(() => client.stats().kept).toBe(0); // nobody used it for so long
+          return watching.out;
+        },
+        { timeout: 20_000 },
+      )
+      .toMatch(/: kept by web-.*\n.*released by web-/);
     watching.child.kill('SIGTERM');
     expect(await watching.end()).toMatchObject({ code: 0, err: '' });
   });
@@ -452,6 +496,7 @@ describe('doctor, acl and bench', () => {
     [['+hlen', '+publish'], 'publish, hlen'],
     [['~holdfast_*:{app:*', '&holdfast_grants:{app:*'], 'the key holdfast_forced:{app:'],
     [['&holdfast_grants:{app:*'], 'the channel holdfast_grants:{app:'],
+    [['&holdfast_wishes:*'], 'the channel holdfast_wishes:doctor'],
   ])('doctor names what a user may not do: without %j', async (left, named) => {
     const user = uniqueName('user').replaceAll(':', '-');
     const rules = documentedPermissions('server', 'app:').filter((rule) => !left.includes(rule));

@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
+import { keepLock } from '../../support/kept-locks.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -40,6 +41,19 @@ it('shows holder, line and tokens as the server has them', async () => {
   expect(found.holders[0]!.leaseLeftMs).toBeGreaterThan(0);
   await hold.release();
   await (await call).release();
+});
+
+it('shows a lock that its client keeps', async () => {
+  await using client = newClient({ lockWatchdogTimeout: 30_000 });
+  await using other = newClient({ clientId: 'job', lockWatchdogTimeout: 30_000 });
+  const name = uniqueName('kept');
+  await keepLock(other, name);
+  const [holder] = (await client.inspect(name))!.holders;
+  expect(holder).toMatchObject({ clientId: other.clientId, isKept: true });
+  expect(holder).not.toHaveProperty('holdCount');
+  await client.getLock(name).withLock(async ({ ownerId }) => {
+    expect((await client.inspect(name))!.holders).toMatchObject([{ ownerId, holdCount: 1 }]);
+  });
 });
 
 it('lists the locks of a prefix among thousands of other hashes', async () => {

@@ -6,6 +6,7 @@ import { UnavailableError, type Holdfast } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
 import { eventually, NEVER, settledWithin } from '../../support/time.js';
 import { expectWarnings } from '../../support/expected-warnings.js';
+import { keepLock } from '../../support/kept-locks.js';
 import { startRedis, type RedisServer } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -199,6 +200,40 @@ describe('a user who gets the permission to subscribe while it waits', () => {
     expect(ids).toHaveLength(1);
     await admin.call('CLIENT', 'KILL', 'ID', ids[0]!);
   }
+});
+
+describe('a user who may not use the channels for wishes', () => {
+  const rules = ['resetchannels', '&redisson_lock__channel:*', '&holdfast_grants:*'];
+  const leaseMs = 30_000;
+
+  it('keeps nothing, and gets one warning', async () => {
+    await using client = await restrictedWith(leaseMs, ...rules);
+    const errors = eventsOf(client, 'error');
+    for (const name of [uniqueName(), uniqueName()]) {
+      const lock = client.getLock(name, { keep: 3_000 });
+      for (let i = 0; i < 5; i++) await lock.withLock(() => sleep(50));
+      expect(client.stats().kept).toBe(0);
+      expect(await admin.exists(name)).toBe(0);
+    }
+    expect(errors.map(({ error }) => error.message)).toEqual([
+      expect.stringMatching(
+        /cannot subscribe to channel holdfast_wishes:.*permit SUBSCRIBE .* on holdfast_wishes:\*/,
+      ),
+    ]);
+  });
+
+  it('waits for what others keep until they release it, and gets one warning', async () => {
+    await using keeper = newClient({ redis: server.url, lockWatchdogTimeout: leaseMs });
+    await using client = await restrictedWith(leaseMs, ...rules);
+    const errors = eventsOf(client, 'error');
+    const { name } = await keepLock(keeper, uniqueName(), 2_000);
+    const lock = client.getLock(name);
+    for (let i = 0; i < 3; i++) expect(await lock.tryLock()).toBe(false);
+    await lock.withLock({ wait: 10_000 }, () => undefined);
+    expect(errors.map(({ error }) => error.message)).toEqual([
+      expect.stringMatching(/other clients keep: .*permit PUBLISH on holdfast_wishes:\*/),
+    ]);
+  });
 });
 
 describe('a user who may not unsubscribe', () => {

@@ -6,6 +6,7 @@ import { Holdfast, type HoldfastOptions, type Lock } from '../../../src/index.js
 import { rejectionOf } from '../../support/clients.js';
 import { hasShardedChannels, SlotMover } from '../../support/cluster.js';
 import { counterOf } from '../../support/fenced-locks.js';
+import { keepLock } from '../../support/kept-locks.js';
 import { startRedis, topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster } from '../../support/redis-topologies.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -91,6 +92,7 @@ const CLASSIC = ['publish', 'subscribe', 'unsubscribe'];
 
 const KINDS: readonly (readonly [string, (client: Holdfast, name: string) => Lock])[] = [
   ['a lock', (client, name) => client.getLock(name)],
+  ['a lock that its client may keep', (client, name) => client.getLock(name, { keep: 100 })],
   ['a lock whose name has odd braces', (client, name) => client.getLock(`${name}}odd`)],
   ['a fair lock', (client, name) => client.getFairLock(name)],
   ['a fenced lock', (client, name) => client.getFencedLock(name)],
@@ -135,6 +137,22 @@ describe.each(['server', 'cluster'] as const)('a user of a %s', (where) => {
 
   it.skipIf(isLeftOut).each(KINDS)('with its permissions can use %s', async (_, lockOf) => {
     expect(await isUsable(user('app'), lockOf)).toEqual([]);
+  });
+
+  it.skipIf(isLeftOut)('with its permissions can keep a lock, and ask for it', async () => {
+    const { newClient } = user('app');
+    await using one = newClient({});
+    await using two = newClient({});
+    const told: string[] = [];
+    for (const client of [one, two]) client.on('error', ({ error }) => told.push(error.message));
+    const name = uniqueName('kept');
+    await keepLock(one, name);
+    await two.getLock(name).withLock({ wait: 2_000 }, () => undefined);
+    await keepLock(one, name);
+    const hold = await two.getFairLock(name).tryAcquire();
+    expect(hold).toBeDefined();
+    await hold!.release();
+    expect(told).toEqual([]);
   });
 
   it

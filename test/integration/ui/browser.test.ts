@@ -118,6 +118,23 @@ describe.skipIf(CHROMIUM === undefined)(title, () => {
     expect(await count('canvas')).toBe(2);
   });
 
+  it('tells a lock that its client keeps from one that is held', async () => {
+    const name = `${prefix}:a`;
+    await open({ hash: `#${encodeURIComponent(name)}` });
+    await expectText('#one-body', 'Nobody holds this lock.');
+    await redis.hset(name, 'job-0123456789ab:1', '-1');
+    await redis.pexpire(name, 120_000);
+    await expectText('#one-body', /kept by\s+job-0123456789ab:1\s+in use\s+perhaps not/);
+    await expectText('#history', 'kept by job-0123456789ab:1');
+    await page.keyboard.press('Escape');
+    await expectText('#rows', 'job-0123456789ab:1 (kept)');
+    await redis.hset(name, 'job-0123456789ab:1', '1');
+    await expect.poll(() => text('#rows'), { timeout: 20_000 }).not.toContain('(kept)');
+    await page.click('#rows a.row');
+    await expectText('#history', 'held by job-0123456789ab:1');
+    await redis.del(name);
+  });
+
   it('stays usable with 5,000 locks', async () => {
     const names = Array.from({ length: 5_000 }, (_, index) => `${prefix}:${String(index)}`);
     const pipeline = redis.pipeline();

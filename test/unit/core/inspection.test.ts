@@ -4,6 +4,7 @@ import type { Holdfast, Inspection, ListOptions } from '../../../src/index.js';
 import { startOfOwner } from '../../../src/core/session.js';
 import { nextEvent } from '../../support/clients.js';
 import { fakeHoldfast, FakeServer } from '../../support/fake-holdfast.js';
+import { keepLock } from '../../support/kept-locks.js';
 
 let server: FakeServer;
 let client: Holdfast;
@@ -53,6 +54,28 @@ describe('inspect()', () => {
     expectSince(holder!.since, before);
     await hold.release();
     expect(await client.inspect('orders')).toBeUndefined();
+  });
+
+  it('shows a lock that its client keeps, also to that client, and lets it be kept', async () => {
+    const lock = await keepLock(other, 'orders');
+    for (const each of [client, other]) {
+      const [holder] = (await each.inspect('orders'))!.holders;
+      expect(holder).toMatchObject({ clientId: other.clientId, isKept: true });
+      expect(holder).not.toHaveProperty('holdCount');
+      expect(holder!.leaseLeftMs).toBeLessThanOrEqual(10_000);
+    }
+    expect(await listed()).toMatchObject([{ name: 'orders', holders: [{ isKept: true }] }]);
+    expect(other.stats().kept).toBe(1);
+    const hold = await lock.acquire();
+    expect((await client.inspect('orders'))!.holders).toMatchObject([
+      { ownerId: hold.ownerId, isKept: true }, // in use, which the server is not told
+    ]);
+    await hold.release();
+    await client.getLock('orders').withLock(async ({ ownerId }) => {
+      const [holder] = (await client.inspect('orders'))!.holders;
+      expect(holder).toMatchObject({ ownerId, holdCount: 1 });
+      expect(holder).not.toHaveProperty('isKept');
+    });
   });
 
   it('counts the clients that wait for a plain lock', async () => {
@@ -125,6 +148,10 @@ describe('inspect()', () => {
     ['a text', ['SET', 'orders', 'mine']],
     ['a hash of other data', ['HSET', 'orders', 'name', 'Ada']],
     ['a hash whose one field looks like an owner', ['HSET', 'orders', 'user:1', 'Ada']],
+    [
+      'a hash whose one field looks like an owner, with a negative number',
+      ['HSET', 'orders', 'user:1', '-2'],
+    ],
     ['a hash of several fields', ['HSET', 'orders', 'user:1', '1', 'user:2', '1']],
   ])('refuses %s', async (_, [command = '', ...args]) => {
     server.execute(command, ...args);

@@ -9,6 +9,8 @@ const BEAT_MS = 15_000;
 
 /** What the fake server holds; a name that is here is held by one owner. */
 let held: Map<string, string>;
+/** Names among them whose client keeps them. */
+let kept: Set<string>;
 /** Looks that have begun, and those that have ended, in whatever way. */
 let begun: number;
 let ended: number;
@@ -59,6 +61,7 @@ class FakeViewer extends EventEmitter {
 beforeEach(() => {
   vi.useFakeTimers();
   held = new Map();
+  kept = new Set();
   begun = ended = 0;
   beforeEachLock = () => Promise.resolve();
   trouble = undefined;
@@ -93,7 +96,8 @@ async function* looks(limit = Infinity): AsyncGenerator<Inspection, undefined> {
 }
 
 function lock(name: string, ownerId: string): Inspection {
-  const holder = { ownerId, clientId: 'web', leaseLeftMs: -1 };
+  const isKept = kept.has(name) ? { isKept: true } : {};
+  const holder = { ownerId, clientId: 'web', leaseLeftMs: -1, ...isKept };
   return { name, kind: 'lock', holders: [holder], waiters: [], waitingClients: 0, isCut: false };
 }
 
@@ -145,6 +149,25 @@ describe('a poller', () => {
     const next = await newViewer();
     expect(begun).toBe(2);
     expect(next.of<{ rows: unknown[] }>('all')[0]?.rows).toHaveLength(3);
+  });
+
+  it('tells a lock that is kept from one that is held', async () => {
+    newPoller();
+    const viewer = await newViewer();
+    held.set('a', 'web:1');
+    kept.add('a');
+    await look();
+    kept.delete('a');
+    await look();
+    held.delete('a');
+    await look();
+    const looks = viewer.of<{ changes: { what: string; ownerId: string }[] }>('look');
+    const told = looks.flatMap(({ changes }) => changes.map(({ what }) => what));
+    expect(told).toEqual(['kept', 'held', 'released']);
+    expect(looks[0]).toMatchObject({
+      changed: [{ holders: [{ ownerId: 'web:1', isKept: true }] }],
+    });
+    expect(looks[1]!.changes).toMatchObject([{ name: 'a', ownerId: 'web:1' }]);
   });
 
   it('never looks twice at a time, however long a look takes', async () => {
