@@ -75,6 +75,7 @@ const explanation: DefaultTheme.SidebarItem[] = [
     page('Leases and the watchdog', 'explanation/leases'),
     page('How waiting works', 'explanation/queue'),
     page('Hand-over and fairness', 'explanation/hand-over'),
+    page('Kept locks', 'explanation/kept-locks'),
     page('Redlock and MultiLock', 'explanation/redlock'),
     page('Fencing tokens', 'explanation/fencing'),
   ]),

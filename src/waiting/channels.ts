@@ -171,9 +171,13 @@ export class Channels {
   #reportDenied(what: 'SUBSCRIBE' | 'UNSUBSCRIBE', name: string, cause: Error): void {
     const [kind = name] = name.split(':', 1);
     if (!this.#denied.isNews(`${what} ${kind}`)) return;
+    const whatFollows =
+      kind === 'holdfast_wishes'
+        ? 'no lock is kept; permit SUBSCRIBE'
+        : `waiters are not woken there, and only poll every ${String(Math.ceil(this.#lookEveryMs))} ms; permit SUBSCRIBE (in a cluster SSUBSCRIBE)`;
     const message =
       what === 'SUBSCRIBE'
-        ? `cannot subscribe to channel ${name}: ${cause.message}; waiters are not woken there, and only poll every ${String(Math.ceil(this.#lookEveryMs))} ms; permit SUBSCRIBE (in a cluster SSUBSCRIBE) on ${kind}:*`
+        ? `cannot subscribe to channel ${name}: ${cause.message}; ${whatFollows} on ${kind}:*`
         : `cannot unsubscribe from channel ${name}: ${cause.message}; the connection is made anew now and then to get rid of such channels; permit UNSUBSCRIBE (in a cluster SUNSUBSCRIBE)`;
     this.#events.emit('error', () => ({ error: new UnavailableError(message, { cause }) }));
   }

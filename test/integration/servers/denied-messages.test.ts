@@ -217,7 +217,7 @@ describe('a user who may not use the channels for wishes', () => {
     }
     expect(errors.map(({ error }) => error.message)).toEqual([
       expect.stringMatching(
-        /cannot subscribe to channel holdfast_wishes:.*permit SUBSCRIBE .* on holdfast_wishes:\*/,
+        /cannot subscribe to channel holdfast_wishes:.*no lock is kept; permit SUBSCRIBE on holdfast_wishes:\*/,
       ),
     ]);
   });
