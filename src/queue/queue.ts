@@ -321,7 +321,7 @@ export function readJoin(
   isAskedFor?: (holder: string, heardBy?: number, unsaid?: string) => boolean,
 ): JoinReply {
   if (typeof reply === 'number') return { outcome: outcomeOf(reply) };
-  const [first, second, ticket = '0', ...wish] = reply as
+  const [first, second, ticket = '0', heardBy, unsaid] = reply as
     [number, string] | [string, number, string, number?, string?];
   if (typeof first === 'number') return { outcome: outcomeOf(first), token: BigInt(second) };
   const holderTtlMs = Number(second);
@@ -329,7 +329,7 @@ export function readJoin(
     outcome: 'held',
     holder: first,
     holderTtlMs,
-    isAskedFor: isAskedFor?.(first, ...wish),
+    isAskedFor: isAskedFor?.(first, heardBy, unsaid),
     ticket,
   };
 }
