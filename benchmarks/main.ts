@@ -10,6 +10,7 @@ import { printTargets } from './report/case.js';
 import { contended } from './rows/contended.js';
 import { handOver } from './rows/hand-over.js';
 import { holds } from './rows/holds.js';
+import { kept } from './rows/kept.js';
 import { line } from './rows/line.js';
 import { libraries, token, uncontended } from './rows/pairs.js';
 import { redlock } from './rows/redlock.js';
@@ -24,6 +25,7 @@ const ROWS: readonly Row[] = [
   libraries,
   contended,
   handOver,
+  kept,
   waiters,
   holds,
   line,

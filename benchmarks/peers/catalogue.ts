@@ -1,6 +1,6 @@
 // All contenders, by name.
 
-import { fair, fenced, onNodeRedis, plain, readWrite, semaphore } from './holdfast.js';
+import { fair, fenced, kept, onNodeRedis, plain, readWrite, semaphore } from './holdfast.js';
 import { localMutex, nothing, publish, raw, rawOnNodeRedis, redissonLike } from './floors.js';
 import { nodeRedisson, nodeRedissonTuned } from './node-redisson.js';
 import type { Peer } from './peer.js';
@@ -35,6 +35,7 @@ export const PEERS: readonly Peer[] = [
   nothing,
   plain,
   onNodeRedis,
+  kept,
   fair,
   fenced,
   readWrite,

@@ -2,6 +2,8 @@
 // with several masters.
 import type * as holdfast from '../../src/index.js';
 import type { Holdfast as HoldfastClient, Lock, PermitHold } from '../../src/index.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pLimit from 'p-limit';
 import type { Peer, PeerClient, PeerOptions } from './peer.js';
 
 export const plain: Peer = {
@@ -24,6 +26,46 @@ export const onNodeRedis: Peer = {
   async connect({ urls }) {
     const clients = await connectedTo(urls.map((url) => ({ url })));
     return lockClient(clients, ([client], name) => client!.getLock(name));
+  },
+};
+
+/** How long the kept locks stay with their client after the last hold, in milliseconds. */
+const KEEP_MS = 1_000;
+
+/** After so many rounds of use, with pauses, a client that hears wishes keeps its locks. */
+const MOST_ROUNDS = 10;
+
+export const kept: Peer = {
+  id: 'holdfast-kept',
+  label: `holdfast getLock, keep: ${KEEP_MS.toLocaleString('en')}`,
+  role: 'ours',
+  pollMs: 0,
+  async connect(options) {
+    const clients = await connected(options);
+    const getLock: GetLock = ([client], name) => client!.getLock(name, { keep: KEEP_MS });
+    const client = lockClient(clients, getLock);
+    const isKept = (name: string): boolean =>
+      getLock(clients, name).toJSON().state === 'kept by this client';
+    return {
+      ...client,
+      async warmUp(names) {
+        const limit = pLimit(256);
+        for (let round = 1; round <= MOST_ROUNDS; round++) {
+          // The first pair makes a name a used one, the second may be marked.
+          await limit.map([...names], async (name) => {
+            await (
+              await client.acquire(name)
+            )();
+            await (
+              await client.acquire(name)
+            )();
+          });
+          if (names.every(isKept)) return;
+          await sleep(50); // the client is about to hear wishes
+        }
+        throw new Error(`only ${names.filter(isKept).length} of ${names.length} locks are kept`);
+      },
+    };
   },
 };
 

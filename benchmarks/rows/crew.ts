@@ -115,14 +115,14 @@ interface Section {
 /** `counter` is a connection to the server at `counterUrl`; the commands counted are those that this one executes. */
 export async function section(
   parties: readonly Party[],
-  { name, counter, counterUrl, durationMs, writeEvery }: SectionOptions,
+  { name, counter, counterUrl, durationMs, writeEvery, restMs }: SectionOptions,
 ): Promise<Section> {
   const { result: crowds, used } = await serverUsageOf(counter, async () => {
     const fromMs = monotonicMs() + HEAD_START_MS;
     const toMs = fromMs + durationMs;
     return await Promise.all(
       parties.map(async ({ worker, target, callers }) => {
-        const mix = writeEvery === undefined ? {} : { writeEvery };
+        const mix = { ...(writeEvery && { writeEvery }), ...(restMs && { restMs }) };
         const span = { fromMs, toMs, counterUrl };
         await worker.ask({ do: 'crowd', ...target, name, callers, ...span, ...mix });
         return await worker.ask({ do: 'disband', name });
@@ -198,4 +198,6 @@ export interface SectionOptions {
   readonly durationMs: number;
   /** A caller writes every n-th time and reads otherwise; not set: it always writes. */
   readonly writeEvery?: number;
+  /** The longest rest of a caller between two stays, of random length; not set: it has none. */
+  readonly restMs?: number;
 }

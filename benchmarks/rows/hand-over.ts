@@ -90,7 +90,8 @@ async function measure(context: RowContext): Promise<Case> {
   }
 }
 
-async function handOverMicros(
+/** From the release in one process until the other is inside. The name must never have been used before. */
+export async function handOverMicros(
   { giver, taker }: Ends,
   { id, pollMs }: Contender,
   url: string,

@@ -13,7 +13,15 @@ import type { Spread } from '../support/figures.js';
 import { serverUsageOf } from '../support/machine.js';
 import type { PairsOrder } from '../worker/messages.js';
 import { Soloists } from './crew.js';
-import { contender, inTurns, npmLocks, show, type Row, type RowContext } from './row.js';
+import {
+  contender,
+  inTurns,
+  npmLocks,
+  show,
+  type Contender,
+  type Row,
+  type RowContext,
+} from './row.js';
 
 /** Java needs seconds to compile the code it runs. */
 const SIZES = {
@@ -150,10 +158,12 @@ interface PairsCase {
   readonly lanes: number;
 }
 
-async function measurePairs(
+/** `prepare` runs before each slice, and is not measured. */
+export async function measurePairs(
   context: RowContext,
   workers: Soloists,
   { id, title, floor, call, lanes }: PairsCase,
+  prepare: (one: Contender, name: string) => Promise<unknown> = () => Promise.resolve(),
 ): Promise<Case> {
   const { url, redis, keyPrefix, effort } = context;
   const { rounds, sliceMs, warmUpMs } = SIZES[effort];
@@ -164,6 +174,7 @@ async function measurePairs(
     rounds,
     async (one, round) => {
       const name = `${keyPrefix}pairs:${one.id}`;
+      await prepare(one, name);
       const order = { do: 'pairs', peer: one.id, urls: [url], call, name, lanes } as const;
       const { result, used } = await serverUsageOf(redis, () =>
         workers.of(one).ask({ ...order, durationMs: round === 0 ? warmUpMs : sliceMs }),

@@ -104,7 +104,7 @@ export class Crowd {
   }
 
   async #call(caller: number): Promise<void> {
-    const { name, toMs, writeEvery = 1 } = this.#order;
+    const { name, toMs, writeEvery = 1, restMs } = this.#order;
     let askedMs = monotonicMs();
     // Each from a number of its own, so that not all write at the same time.
     for (let number = caller; toMs < 0 || askedMs < toMs; number++) {
@@ -118,6 +118,7 @@ export class Crowd {
         if (this.#counter) await this.#lookInside(this.#counter, stay);
       }
       await release();
+      if (restMs !== undefined) await sleep(Math.random() * restMs);
       askedMs = monotonicMs();
     }
   }

@@ -48,6 +48,8 @@ export interface CrowdOrder extends Target {
   readonly counterUrl?: string;
   /** A caller writes every n-th time and reads otherwise; not set: it always writes. */
   readonly writeEvery?: number;
+  /** The longest rest of a caller between two stays, of random length; not set: it has none. */
+  readonly restMs?: number;
 }
 
 /** Asked for when they are done: the results of the callers. */
@@ -113,6 +115,19 @@ export interface KeepOrder extends Target {
   readonly count: number;
 }
 
+/** Use this many locks, `name:0` and so on, until the client keeps all of them without a hold. */
+interface WarmUpOrder extends Target {
+  readonly do: 'warm up';
+  readonly name: string;
+  readonly count: number;
+}
+
+/** Acquire the lock and release it; the answer is how long the acquisition took. */
+interface TakeOrder extends Target {
+  readonly do: 'take';
+  readonly name: string;
+}
+
 /** What this process uses. */
 interface UsageOrder {
   readonly do: 'usage';
@@ -138,6 +153,8 @@ export type Order =
   | WaitOrder
   | TellOrder
   | KeepOrder
+  | WarmUpOrder
+  | TakeOrder
   | UsageOrder
   | HeapOrder;
 
@@ -147,7 +164,7 @@ export type AnswerTo<O extends Order> = O extends PairsOrder
     ? Crowd
     : O extends UsageOrder
       ? Usage
-      : O extends TallyOrder | LetGoOrder | TellOrder | HeapOrder
+      : O extends TallyOrder | LetGoOrder | TellOrder | TakeOrder | HeapOrder
         ? number
         : null;
 

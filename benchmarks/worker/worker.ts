@@ -138,6 +138,11 @@ async function carryOut(order: Order): Promise<unknown> {
     case 'keep':
       await keep(await clientOf(order), order);
       return null;
+    case 'warm up':
+      await warmUp(await clientOf(order), namesOf(order));
+      return null;
+    case 'take':
+      return await take(await clientOf(order), order.name);
     case 'usage':
       return usage();
     case 'heap':
@@ -163,10 +168,26 @@ async function disband(name: string): Promise<Outcome> {
   return outcome;
 }
 
-async function keep(client: PeerClient, { name, count }: KeepOrder): Promise<void> {
+async function keep(client: PeerClient, order: KeepOrder): Promise<void> {
   const limit = pLimit(AT_A_TIME);
-  const names = Array.from({ length: count }, (_, i) => `${name}:${i}`);
-  await limit.map(names, (lock) => client.keep(lock));
+  await limit.map(namesOf(order), (lock) => client.keep(lock));
+}
+
+function namesOf({ name, count }: { name: string; count: number }): string[] {
+  return Array.from({ length: count }, (_, i) => `${name}:${i}`);
+}
+
+async function warmUp(client: PeerClient, names: readonly string[]): Promise<void> {
+  if (!client.warmUp) throw new Error('it keeps no locks');
+  await client.warmUp(names);
+}
+
+async function take(client: PeerClient, name: string): Promise<number> {
+  const startMs = monotonicMs();
+  const release = await client.acquire(name);
+  const tookMs = monotonicMs() - startMs;
+  await release();
+  return tookMs;
 }
 
 function answer(reply: Reply): void {

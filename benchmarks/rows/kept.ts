@@ -1,0 +1,316 @@
+// Kept locks: a client that keeps a lock after its last hold takes it again without a command. What does such a pair cost, what do others
+// wait for a lock that is kept, what happens to a lock that nobody should keep, and what does keeping cost client and server?
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  atLeast,
+  atMost,
+  ratioToFloor,
+  valuesOf,
+  type Case,
+  type Metric,
+  type TargetResult,
+} from '../report/case.js';
+import { median, pairedRatio, quantile, spread, sum } from '../support/figures.js';
+import { serverUsageOf } from '../support/machine.js';
+import type { WorkerProcess } from '../worker/worker-process.js';
+import { Crew, Soloists } from './crew.js';
+import { handOverMicros } from './hand-over.js';
+import { measurePairs } from './pairs.js';
+import { contender, inTurns, show, type Contender, type Row, type RowContext } from './row.js';
+
+const KEPT = contender('holdfast-kept');
+const PLAIN = contender('holdfast');
+
+/** For how long the kept locks are kept, in milliseconds. */
+const KEEP_MS = 1_000;
+
+export const kept: Row = {
+  name: 'kept',
+  what: 'locks that their client keeps after the last hold: pairs, wishes, wandering locks, memory, commands',
+  async run(context) {
+    const pairs = await repeatedPairs(context);
+    const wandering = await wander(context);
+    const wishes = await wishFor(context);
+    const turns = await takeTurns(context);
+    const memory = await heap(context);
+    const traffic = await commands(context);
+    return {
+      cases: [...pairs.cases, wandering.one, wishes, ...turns, memory, traffic],
+      targets: [...pairs.targets, ...wandering.targets],
+      violations: wandering.violations,
+    };
+  },
+};
+
+// A pair on a lock that is kept, beside the raw pair, a mutex in memory, and a lock that is not kept.
+
+const LANES = { one: 1, many: 1_000 };
+
+/** A pair that asks the server needs nine. A kept one has its share in the renewals: of many locks, all begin with one. */
+const MOST_COMMANDS = 2;
+
+async function repeatedPairs(
+  context: RowContext,
+): Promise<{ cases: Case[]; targets: TargetResult[] }> {
+  const contenders = [contender('raw'), contender('local-mutex'), PLAIN, KEPT];
+  using workers = new Soloists(contenders);
+  const { url } = context;
+  const measure = async (lanes: number): Promise<Case> => {
+    const id = `kept-${lanes}`;
+    const names = lanes === 1 ? 'one lock' : `${lanes.toLocaleString('en')} locks`;
+    const title = `acquire + release, again and again, ${names} and as many callers of one process`;
+    const pairs = { id, title, floor: 'raw', call: 'acquire', lanes } as const;
+    const one = await measurePairs(context, workers, pairs, async (peer, name) => {
+      if (peer !== KEPT) return;
+      const target = { peer: peer.id, urls: [url], name, count: lanes };
+      await workers.of(peer).ask({ do: 'warm up', ...target });
+    });
+    const most = Math.max(...valuesOf(one, KEPT.id, 'commands'));
+    // A smoke run ends before the renewals are spread over many pairs.
+    if (context.effort !== 'smoke' && most > MOST_COMMANDS)
+      throw new Error(`not kept: ${most} commands a pair`);
+    return show(context, one);
+  };
+  const [one, many] = [await measure(LANES.one), await measure(LANES.many)];
+  const targets = [
+    atMost(10, 'kept pair, p50, µs', spread(valuesOf(one, KEPT.id, 'p50'))),
+    atMost(0.067, 'kept pair, p50 / raw pair', ratioToFloor(one, KEPT.id, 'p50')),
+    atLeast(
+      200_000,
+      '1,000 callers, kept pairs of one process, per second',
+      spread(valuesOf(many, KEPT.id, 'rate')),
+    ),
+  ];
+  return { cases: [one, many], targets };
+}
+
+// A lock that wanders between processes at random: keeping it is of no use. Each rests for a random while after it has released the lock.
+
+const WANDERING: readonly Metric[] = [
+  { key: 'stays', label: 'stays/s', digits: 0, isRatio: true },
+  { key: 'p50', label: 'wait p50, ms', digits: 2 },
+  { key: 'p99', label: 'p99, ms', digits: 2 },
+  { key: 'longest', label: 'longest, ms', digits: 1, summary: 'max' },
+  { key: 'scripts', label: 'scripts', digits: 2 },
+  { key: 'commands', label: 'commands', digits: 1 },
+  { key: 'violations', label: 'violations', digits: 0, summary: 'sum' },
+];
+
+const WANDER_SIZES = {
+  smoke: { rounds: 1, sliceMs: 200 },
+  quick: { rounds: 2, sliceMs: 500 },
+  full: { rounds: 12, sliceMs: 2_500 },
+};
+
+const WANDERERS = 4;
+const LONGEST_REST_MS = 20;
+
+async function wander(
+  context: RowContext,
+): Promise<{ one: Case; targets: TargetResult[]; violations: string[] }> {
+  const { url, redis, keyPrefix, effort } = context;
+  const { rounds, sliceMs } = WANDER_SIZES[effort];
+  const title = `one lock that wanders between ${WANDERERS} processes at random`;
+  using crew = new Crew(WANDERERS);
+  let slice = 0;
+  const series = await inTurns(context, title, [PLAIN, KEPT], rounds, (one, round) => {
+    const name = `${keyPrefix}wander:${++slice}`;
+    const durationMs = round === 0 ? sliceMs / 4 : sliceMs;
+    const counting = { counter: redis, counterUrl: url };
+    const options = { name, ...counting, durationMs, restMs: LONGEST_REST_MS };
+    return crew.figuresOf(one, [url], 1, options).then((figures) => ({ ...figures }));
+  });
+  const one = show(context, {
+    id: 'kept-wander',
+    title: `${title}: each reads, awaits and writes a number inside, and rests for up to ${LONGEST_REST_MS} ms`,
+    metrics: WANDERING,
+    floor: PLAIN.id,
+    series,
+  });
+  const violations = [PLAIN, KEPT]
+    .map(({ id, label }) => ({ label, count: sum(valuesOf(one, id, 'violations')) }))
+    .filter(({ count }) => count !== 0)
+    .map(({ label, count }) => `${title}: ${label} let in a second caller ${count} times`);
+  const ratio = pairedRatio(valuesOf(one, KEPT.id, 'stays'), valuesOf(one, PLAIN.id, 'stays'));
+  const targets = [atLeast(0.9, 'a lock that wanders, stays with keep / without', ratio)];
+  return { one, targets, violations };
+}
+
+// Two processes: one keeps the lock without using it, the other one wishes for it.
+
+const LATENCY: readonly Metric[] = [
+  { key: 'p50', label: 'p50, µs', digits: 0, isRatio: true },
+  { key: 'p99', label: 'p99, µs', digits: 0 },
+];
+
+const WISH_SIZES = {
+  smoke: { rounds: 1, count: 2 },
+  quick: { rounds: 2, count: 5 },
+  full: { rounds: 12, count: 25 },
+};
+
+async function wishFor(context: RowContext): Promise<Case> {
+  const { url, keyPrefix, effort } = context;
+  const { rounds, count } = WISH_SIZES[effort];
+  using ends = new Ends();
+  let last = 0;
+  const title = 'the wish for a lock that another process keeps, from the call to the hold';
+  const series = await inTurns(context, title, [PLAIN, KEPT], rounds, async (one) => {
+    const micros: number[] = [];
+    for (let i = 0; i < count; i++) {
+      const name = `${keyPrefix}wish:${++last}`;
+      micros.push(
+        one === KEPT
+          ? await wishMicros(ends, url, name)
+          : await handOverMicros(ends, one, url, name),
+      );
+    }
+    return latencyOf(micros);
+  });
+  return show(context, {
+    id: 'kept-wish',
+    title: `${title}; without keep: a hand-over, from the release to the next hold`,
+    metrics: LATENCY,
+    floor: PLAIN.id,
+    series,
+  });
+}
+
+async function wishMicros({ giver, taker }: Ends, url: string, name: string): Promise<number> {
+  const target = { peer: KEPT.id, urls: [url] };
+  await giver.ask({ do: 'warm up', ...target, name, count: 1 });
+  return (await taker.ask({ do: 'take', ...target, name: `${name}:0` })) * 1_000;
+}
+
+class Ends implements Disposable {
+  readonly giver: WorkerProcess = KEPT.start();
+  readonly taker: WorkerProcess = KEPT.start();
+
+  [Symbol.dispose](): void {
+    this.giver[Symbol.dispose]();
+    this.taker[Symbol.dispose]();
+  }
+}
+
+function latencyOf(micros: readonly number[]): Record<string, number> {
+  return { p50: median(micros), p99: quantile(micros, 0.99) };
+}
+
+// Two processes take one lock in turns, with a pause in between. Nobody else wants it then, so that without keep it is free each time.
+
+const TURNS = {
+  smoke: { rounds: 1, intervals: [{ intervalMs: 1, count: 6 }] },
+  quick: { rounds: 2, intervals: [{ intervalMs: 10, count: 20 }] },
+  full: {
+    rounds: 10,
+    intervals: [
+      { intervalMs: 1, count: 400 },
+      { intervalMs: 10, count: 100 },
+      { intervalMs: 100, count: 30 },
+    ],
+  },
+};
+
+async function takeTurns(context: RowContext): Promise<Case[]> {
+  const { url, keyPrefix, effort } = context;
+  const { rounds, intervals } = TURNS[effort];
+  using ends = new Ends();
+  const cases: Case[] = [];
+  for (const { intervalMs, count } of intervals) {
+    const title = `two processes take one lock in turns, every ${intervalMs} ms: each acquisition`;
+    const series = await inTurns(context, title, [PLAIN, KEPT], rounds, async (one) => {
+      // The same name in all rounds, so that its client knows by then that others want it.
+      const name = `${keyPrefix}turns:${intervalMs}:${one.id}`;
+      const micros: number[] = [];
+      for (let i = 0; i < count; i++) {
+        const worker = i % 2 === 0 ? ends.giver : ends.taker;
+        micros.push((await worker.ask({ do: 'take', peer: one.id, urls: [url], name })) * 1_000);
+        await sleep(intervalMs);
+      }
+      return latencyOf(micros);
+    });
+    const id = `kept-turns-${intervalMs}`;
+    cases.push(show(context, { id, title, metrics: LATENCY, floor: PLAIN.id, series }));
+  }
+  return cases;
+}
+
+// What a lock costs while it is kept without a hold, beside one that is held.
+
+const HEAP: readonly Metric[] = [{ key: 'heap', label: 'heap, bytes a lock', digits: 0 }];
+
+const HEAP_SIZES = {
+  smoke: { rounds: 1, count: 100 },
+  quick: { rounds: 1, count: 1_000 },
+  full: { rounds: 5, count: 10_000 },
+};
+
+async function heap(context: RowContext): Promise<Case> {
+  const { url, keyPrefix, effort } = context;
+  const { rounds, count } = HEAP_SIZES[effort];
+  const title = `${count.toLocaleString('en')} locks that are kept without a hold; without keep: that are held`;
+  const measure = async (one: Contender, round: number): Promise<Record<string, number>> => {
+    const name = `${keyPrefix}heap:${one.id}:${round}`;
+    const order = { do: one === KEPT ? 'warm up' : 'keep', peer: one.id, urls: [url] } as const;
+    using worker = one.start('--expose-gc');
+    await worker.ask({ ...order, name: `${name}:first`, count: 1 }); // after this the client exists
+    const before = await worker.ask({ do: 'heap' });
+    await worker.ask({ ...order, name, count });
+    return { heap: ((await worker.ask({ do: 'heap' })) - before) / count };
+  };
+  const series = await inTurns(context, title, [PLAIN, KEPT], rounds, measure, false);
+  return show(context, { id: 'kept-heap', title, metrics: HEAP, series });
+}
+
+// What the server has to do for many names: in use, each again as soon as it is released; then kept without use; then given up.
+
+const COMMANDS: readonly Metric[] = [
+  { key: 'commands', label: 'commands/s in use', digits: 0 },
+  { key: 'scripts', label: 'scripts/s', digits: 0 },
+  { key: 'server', label: 'server, % of a core', digits: 1 },
+  { key: 'rate', label: 'pairs/s', digits: 0 },
+  { key: 'idle', label: 'commands/s idle', digits: 0 },
+  { key: 'ending', label: 'scripts to give all up', digits: 0 },
+  { key: 'after', label: 'commands/s after', digits: 0 },
+];
+
+/** Longer than the longest use of one grant: each is released once. */
+const COMMAND_SIZES = {
+  smoke: { rounds: 1, count: 100, useMs: 100, idleMs: 50 },
+  quick: { rounds: 1, count: 1_000, useMs: 500, idleMs: 200 },
+  full: { rounds: 3, count: 10_000, useMs: 4 * KEEP_MS + 2_000, idleMs: 400 },
+};
+
+async function commands(context: RowContext): Promise<Case> {
+  const { url, redis, keyPrefix, effort } = context;
+  const { rounds, count, useMs, idleMs } = COMMAND_SIZES[effort];
+  const title = `${count.toLocaleString('en')} locks and as many callers of one process`;
+  const measure = async (one: Contender, round: number): Promise<Record<string, number>> => {
+    const target = { peer: one.id, urls: [url], name: `${keyPrefix}use:${one.id}:${round}` };
+    using worker = one.start();
+    if (one === KEPT) await worker.ask({ do: 'warm up', ...target, count });
+    const pairs = { do: 'pairs', ...target, call: 'acquire', lanes: count } as const;
+    const use = await serverUsageOf(redis, () => worker.ask({ ...pairs, durationMs: useMs }));
+    const idle = await serverUsageOf(redis, () => sleep(idleMs));
+    const ending = await serverUsageOf(redis, () => sleep(2 * KEEP_MS));
+    const after = await serverUsageOf(redis, () => sleep(idleMs));
+    const { durationMs } = use.result;
+    return {
+      commands: (use.used.commands * 1_000) / durationMs,
+      scripts: (use.used.scripts * 1_000) / durationMs,
+      server: (use.used.cpuMicros / durationMs) * 0.1,
+      rate: (use.result.count * 1_000) / durationMs,
+      idle: (idle.used.commands * 1_000) / idleMs,
+      ending: ending.used.scripts,
+      after: (after.used.commands * 1_000) / idleMs,
+    };
+  };
+  const series = await inTurns(context, title, [PLAIN, KEPT], rounds, measure, false);
+  return show(context, {
+    id: 'kept-commands',
+    title: `${title}: in use, then idle for ${idleMs} ms, then until all are given up`,
+    metrics: COMMANDS,
+    series,
+  });
+}
