@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { UnusableRedisError } from '../test/support/given-redis.js';
 import { fairShow } from './scenes/fair.js';
 import { fencedShow } from './scenes/fenced.js';
+import { keptShow } from './scenes/kept.js';
 import { readersShow } from './scenes/readers.js';
 import { redlockShow } from './scenes/redlock.js';
 import type { Show } from './support/stage.js';
@@ -16,6 +17,7 @@ const SHOWS = new Map<string, Show>([
   ['redlock', redlockShow],
   ['fenced', fencedShow],
   ['readers', readersShow],
+  ['kept', keptShow],
 ]);
 
 const USAGE = [...SHOWS]

@@ -14,6 +14,7 @@ import {
   BANK_PREFIX,
   BANK_URL,
   CLIENT_ID,
+  KEEP_MS,
   LOCK_WATCHDOG_TIMEOUT_MS,
   MASTER_URLS,
   monotonicMs,
@@ -27,6 +28,7 @@ import {
 const THINK_MS: Record<LockKind, [number, number]> = {
   none: [10, 30],
   reentrant: [10, 30],
+  kept: [10, 30],
   fair: [100, 300],
   redlock: [10, 30],
   fenced: [10, 30],
@@ -39,9 +41,17 @@ const LINGER_MS: [number, number] = [30, 90];
 /** How long to rest after a task: a reader never pauses. */
 const REST_MS: Record<Task, [number, number]> = {
   transfer: [5, 15],
+  visit: [1_000, 2_000],
+  pairs: [0, 0],
   write: [300, 900],
   read: [0, 0],
 };
+
+/** After that a worker that was told to hurry goes on. */
+const HURRIED_REST_MS: [number, number] = [5, 15];
+
+/** For how long it takes and releases the lock before it transfers money. */
+const PAIRING_MS = 100;
 
 /** How long it waits for a Redlock before it reports why it has none. */
 const REDLOCK_PATIENCE_MS = 1_000;
@@ -59,6 +69,7 @@ const readWriteLock = holdfast.getReadWriteLock('bank');
 const locks: Record<Exclude<LockKind, 'read-write'>, Lock | undefined> = {
   none: undefined,
   reentrant: holdfast.getLock('bank'),
+  kept: holdfast.getLock('bank', { keep: KEEP_MS }),
   fair: holdfast.getFairLock('bank'),
   fenced: holdfast.getFencedLock('bank'),
   redlock: redLockOn((process.env[MASTER_URLS] ?? '').split(' ').filter(Boolean)),
@@ -66,22 +77,49 @@ const locks: Record<Exclude<LockKind, 'read-write'>, Lock | undefined> = {
 
 const DO: Record<Task, (thinkMs: [number, number], hold?: Hold) => Promise<void>> = {
   transfer,
+  visit: transfer,
+  pairs: transfer,
   write,
   read,
 };
 
 let working: Promise<void> | undefined;
 let shallStop = false;
+let shallLeaveItKept = false;
+let isHurried = false;
+/** Ends the present rest. */
+let wake = new AbortController();
 /** How long to stop in the middle of the next task, and where. */
 let dawdle: { readonly forMs: number; readonly hasLooked: boolean } | undefined;
 
 async function work(kind: LockKind, task: Task): Promise<void> {
   const lock = lockFor(kind, task);
   while (!shallStop) {
+    if (lock && task === 'pairs' && (await pair(lock))) return;
     if (lock) await workUnder(lock, kind, task);
     else await DO[task](THINK_MS[kind]);
-    await sleep(between(...REST_MS[task]));
+    await rest(task);
   }
+}
+
+async function rest(task: Task): Promise<void> {
+  const restMs = between(...(isHurried ? HURRIED_REST_MS : REST_MS[task]));
+  await sleep(restMs, undefined, { signal: wake.signal }).catch(() => undefined);
+}
+
+/** Takes and releases the lock again and again. True: it shall leave the lock kept, and does. */
+async function pair(lock: Lock): Promise<boolean> {
+  const startMs = monotonicMs();
+  let count = 0;
+  do {
+    const hold = await lock.acquire();
+    await hold.release();
+    count++;
+  } while (monotonicMs() - startMs < PAIRING_MS);
+  tell({ type: 'paired', count, forMs: monotonicMs() - startMs });
+  if (!shallLeaveItKept || lock.toJSON().state !== 'kept by this client') return false;
+  tell({ type: 'keeps' });
+  return true;
 }
 
 function lockFor(kind: LockKind, task: Task): Lock | undefined {
@@ -163,15 +201,24 @@ function redLockOn(masters: readonly string[]): Lock | undefined {
 async function obey(order: Order): Promise<void> {
   switch (order.type) {
     case 'work':
-      shallStop = false;
+      shallStop = shallLeaveItKept = isHurried = false;
+      wake = new AbortController();
       working = work(order.lock, order.task);
       await working;
       break;
     case 'dawdle':
       dawdle = order;
       break;
+    case 'leave it kept':
+      shallLeaveItKept = true;
+      break;
+    case 'hurry':
+      isHurried = true;
+      wake.abort();
+      break;
     case 'stop':
       shallStop = true;
+      wake.abort();
       await working;
       tell({ type: 'stopped' });
       break;

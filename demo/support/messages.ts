@@ -1,10 +1,13 @@
 // The messages between the demo's main process and its workers. Times in milliseconds on the machine's monotonic clock.
 import type { NodeAnswer } from '../../src/index.js';
 
-export type LockKind = 'none' | 'reentrant' | 'fair' | 'redlock' | 'fenced' | 'read-write';
+export type LockKind = 'none' | 'reentrant' | 'kept' | 'fair' | 'redlock' | 'fenced' | 'read-write';
 
-/** What a worker does under the lock: transfer money at once, transfer it in two steps, or add up the accounts. */
-export type Task = 'transfer' | 'write' | 'read';
+/**
+ * What a worker does under the lock: transfer money at once, transfer it now and then (`visit`), in two steps (`write`), or take and release
+ * the lock again and again, with a transfer now and then (`pairs`); or add up the accounts (`read`).
+ */
+export type Task = 'transfer' | 'visit' | 'write' | 'pairs' | 'read';
 
 /** From the main process to a worker. */
 export type Order =
@@ -12,11 +15,15 @@ export type Order =
   | { readonly type: 'work'; readonly lock: LockKind; readonly task: Task }
   /** Pause for this long in the middle of the next task, before or after the last check of the lock, and report it. */
   | { readonly type: 'dawdle'; readonly forMs: number; readonly hasLooked: boolean }
+  /** Take and release the lock until the client keeps it, report it, and do no more. */
+  | { readonly type: 'leave it kept' }
+  /** From now on, hardly rest between two tasks. */
+  | { readonly type: 'hurry' }
   | { readonly type: 'stop' };
 
 /** From a worker to the main process. */
 export type Report =
-  | { readonly type: 'ready' | 'waits' | 'midway' | 'stopped' }
+  | { readonly type: 'ready' | 'waits' | 'midway' | 'keeps' | 'stopped' }
   /** The worker has the lock now. */
   | {
       readonly type: 'holds';
@@ -28,6 +35,8 @@ export type Report =
     }
   /** A transfer was written, and the worker leaves the lock; `number` counts the transfers of all workers. */
   | { readonly type: 'transferred'; readonly number: number; readonly atMs: number }
+  /** The lock was taken and released so often, within so many milliseconds. */
+  | { readonly type: 'paired'; readonly count: number; readonly forMs: number }
   /** All balances were added up, and the worker leaves the lock. */
   | { readonly type: 'read'; readonly sumCents: number; readonly atMs: number }
   /** The bank has seen a larger token. */
@@ -38,6 +47,9 @@ export type Report =
 
 /** The lease of the workers' locks, which they renew: short, so that the lock of a dead process is soon free. */
 export const LOCK_WATCHDOG_TIMEOUT_MS = 3_000;
+
+/** For how long a kept lock stays with its client after its last hold: the longest that this lease allows. */
+export const KEEP_MS: number = Math.floor(LOCK_WATCHDOG_TIMEOUT_MS / 9);
 
 /** How workers learn where the bank is, and their ids. */
 export const BANK_URL = 'HOLDFAST_DEMO_REDIS_URL';
