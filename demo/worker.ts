@@ -41,7 +41,7 @@ const LINGER_MS: [number, number] = [30, 90];
 /** How long to rest after a task: a reader never pauses. */
 const REST_MS: Record<Task, [number, number]> = {
   transfer: [5, 15],
-  visit: [1_000, 2_000],
+  visit: [60_000, 60_000], // until it is told to hurry
   pairs: [0, 0],
   write: [300, 900],
   read: [0, 0],
@@ -49,6 +49,9 @@ const REST_MS: Record<Task, [number, number]> = {
 
 /** After that a worker that was told to hurry goes on. */
 const HURRIED_REST_MS: [number, number] = [5, 15];
+
+/** When a visitor comes for the first time. */
+const VISIT_AFTER_MS: [number, number] = [1_900, 2_100];
 
 /** For how long it takes and releases the lock before it transfers money. */
 const PAIRING_MS = 100;
@@ -94,17 +97,17 @@ let dawdle: { readonly forMs: number; readonly hasLooked: boolean } | undefined;
 
 async function work(kind: LockKind, task: Task): Promise<void> {
   const lock = lockFor(kind, task);
+  if (task === 'visit') await rest(VISIT_AFTER_MS);
   while (!shallStop) {
     if (lock && task === 'pairs' && (await pair(lock))) return;
     if (lock) await workUnder(lock, kind, task);
     else await DO[task](THINK_MS[kind]);
-    await rest(task);
+    await rest(isHurried ? HURRIED_REST_MS : REST_MS[task]);
   }
 }
 
-async function rest(task: Task): Promise<void> {
-  const restMs = between(...(isHurried ? HURRIED_REST_MS : REST_MS[task]));
-  await sleep(restMs, undefined, { signal: wake.signal }).catch(() => undefined);
+async function rest(forMs: [number, number]): Promise<void> {
+  await sleep(between(...forMs), undefined, { signal: wake.signal }).catch(() => undefined);
 }
 
 /** Takes and releases the lock again and again. True: it shall leave the lock kept, and does. */
@@ -215,6 +218,7 @@ async function obey(order: Order): Promise<void> {
     case 'hurry':
       isHurried = true;
       wake.abort();
+      wake = new AbortController();
       break;
     case 'stop':
       shallStop = true;

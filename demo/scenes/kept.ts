@@ -19,20 +19,21 @@ const WORKERS = 3;
 const WITHOUT_KEEP: KeptPlan = {
   title: "1 of 2: without keep, holdfast.getLock('bank')",
   explanation:
-    'Worker 1 takes and releases the lock again and again; the others transfer money under it\n' +
-    'now and then. Each pair of worker 1 asks Redis twice.',
+    'Worker 1 takes and releases the lock again and again, and asks Redis twice each time. After\n' +
+    '2 s the others want it, too, for a transfer each.',
   lock: 'reentrant',
-  durationMs: 5_000,
+  durationMs: 4_000,
 };
 
 const WITH_KEEP: KeptPlan = {
   title: `2 of 2: holdfast.getLock('bank', { keep: ${KEEP_MS} })`,
   explanation:
-    'The same, but worker 1 keeps the lock when it has released it, until another process wants it.\n' +
-    'After 5 s worker 1 stops, and the demo kills it while it keeps the lock without using it.',
+    'The same, but worker 1 keeps the lock after each release, and does not ask Redis, until the\n' +
+    'others want it; and again when they have not wanted it for a while. After 6 s worker 1 stops,\n' +
+    'and the demo kills it while it keeps the lock without using it.',
   lock: 'kept',
   durationMs: 9_000,
-  killAfterMs: 5_000,
+  killAfterMs: 6_000,
 };
 
 export const keptShow: Show = {
@@ -54,8 +55,9 @@ interface KeptPlan extends ScenePlan {
 }
 
 interface KeptState extends SceneState<KeptPlan> {
-  /** How often worker 1 takes and releases the lock in a second. */
+  /** How often worker 1 takes and releases the lock in a second; and how often it did lately. */
   readonly pairsPerSecond: number;
+  readonly pairsPerSecondNow: number;
   readonly transfers: number;
   /** Of a worker behind live processes. */
   readonly longestWaitMs: number;
@@ -69,6 +71,7 @@ class KeptStory implements Story<KeptPlan, KeptState> {
   readonly #scene: Scene<KeptPlan>;
   #pairs = 0;
   #pairingMs = 0;
+  #pairsPerSecondNow = 0;
   #transfers = 0;
   #afterwards = 0;
   #longestWaitMs = 0;
@@ -93,6 +96,7 @@ class KeptStory implements Story<KeptPlan, KeptState> {
     if (report.type === 'paired') {
       this.#pairs += report.count;
       this.#pairingMs += report.forMs;
+      this.#pairsPerSecondNow = (report.count * 1_000) / report.forMs;
     }
     if (report.type === 'keeps') this.#kill(worker); // at once: it does not keep the lock for long
     if (report.type === 'holds') this.#noticeHolder(worker, report.atMs, report.waitedMs);
@@ -106,6 +110,7 @@ class KeptStory implements Story<KeptPlan, KeptState> {
     return {
       ...state,
       pairsPerSecond: this.#pairingMs > 0 ? (this.#pairs * 1_000) / this.#pairingMs : 0,
+      pairsPerSecondNow: this.#pairsPerSecondNow,
       transfers: this.#transfers,
       longestWaitMs: this.#longestWaitMs,
       takeoverMs: this.#takeoverMs,
@@ -127,6 +132,8 @@ class KeptStory implements Story<KeptPlan, KeptState> {
   #noticeHolder(worker: Worker, atMs: number, waitedMs: number): void {
     if (this.#killedAtMs === undefined) {
       this.#longestWaitMs = Math.max(this.#longestWaitMs, waitedMs);
+      if (worker !== this.#keeper)
+        this.#scene.tell(`${worker.name} wants the lock, and has it ${seconds(waitedMs, 3)} later`);
     } else if (this.#takeoverMs === undefined) {
       this.#takeoverMs = atMs - this.#killedAtMs;
       const after = seconds(this.#takeoverMs, 2);
@@ -156,21 +163,22 @@ function workerRow({ name, state, sinceMs }: Worker, pairing: KeptState | undefi
   const forTime = seconds(performance.now() - sinceMs, 1);
   if (state === 'killed')
     return `  ${name}   ${styleText('red', `✗ killed ${forTime} ago, while it kept the lock`)}`;
-  if (pairing) return `  ${name}   ● takes and releases the lock, ${perSecond(pairing)}`;
+  if (pairing)
+    return `  ${name}   ● takes and releases the lock, ${perSecond(pairing.pairsPerSecondNow)}`;
   if (state === 'holds') return `  ${name}   ${styleText('green', '● holds the lock')}`;
   if (state === 'waits') return `  ${name}   ○ waits ${forTime}`;
   return `  ${name}   ${styleText('dim', '· between two transfers')}`;
 }
 
-function perSecond({ pairsPerSecond }: Pick<KeptState, 'pairsPerSecond'>): string {
-  return `${Math.round(pairsPerSecond).toLocaleString('en')}/s`;
+function perSecond(rate: number): string {
+  return `${Math.round(rate).toLocaleString('en')}/s`;
 }
 
 function summary(state: KeptState): string {
-  const { workers, transfers, lostCents, longestWaitMs } = state;
+  const { workers, pairsPerSecondNow, transfers, lostCents, longestWaitMs } = state;
   const waiting = workers.filter((worker) => worker.state === 'waits').length;
   return [
-    workers[0]!.isAlive ? `worker 1: ${perSecond(state)}` : 'worker 1 is dead',
+    workers[0]!.isAlive ? `worker 1: ${perSecond(pairsPerSecondNow)}` : 'worker 1 is dead',
     `${waiting} wait, longest wait ${seconds(longestWaitMs, 3)}`,
     `${transfers} transfers, ${lostCents.toLocaleString('en')} cents lost`,
   ].join(' | ');
@@ -185,7 +193,7 @@ function report(bare: KeptState, kept: KeptState): string {
   return table(
     [
       ['', 'without keep', `keep: ${KEEP_MS}`],
-      ['lock + unlock of worker 1', ...both.map(perSecond)],
+      ['lock + unlock of worker 1', ...both.map((one) => perSecond(one.pairsPerSecond))],
       ['transfers', ...both.map(({ transfers }) => String(transfers))],
       ['longest wait of a transfer', ...both.map((one) => seconds(one.longestWaitMs, 3))],
       ['takeover after the kill', '-', takeover(kept.takeoverMs)],

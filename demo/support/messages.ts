@@ -4,8 +4,8 @@ import type { NodeAnswer } from '../../src/index.js';
 export type LockKind = 'none' | 'reentrant' | 'kept' | 'fair' | 'redlock' | 'fenced' | 'read-write';
 
 /**
- * What a worker does under the lock: transfer money at once, transfer it now and then (`visit`), in two steps (`write`), or take and release
- * the lock again and again, with a transfer now and then (`pairs`); or add up the accounts (`read`).
+ * What a worker does under the lock: transfer money at once (`transfer`), in two steps (`write`), once and then only when told to hurry
+ * (`visit`); take and release the lock again and again, with a transfer now and then (`pairs`); or add up the accounts (`read`).
  */
 export type Task = 'transfer' | 'visit' | 'write' | 'pairs' | 'read';
 
