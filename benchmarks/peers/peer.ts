@@ -13,8 +13,8 @@ export interface PeerClient {
   withLock(name: string, work: () => Promise<void>): Promise<void>;
   /** Takes the lock, and has the library keep it while this process runs. */
   keep(name: string): Promise<void>;
-  /** Uses these locks until their client keeps all of them without a hold; left out: it keeps none. Throws if it does not. */
-  warmUp?(names: readonly string[]): Promise<void>;
+  /** Uses these locks until their client keeps all of them without a hold, but not for ever; how many it keeps. Left out: it keeps none. */
+  warmUp?(names: readonly string[]): Promise<number>;
   /** Ends its connections at once, whatever is under way. */
   close(): void;
 }

@@ -115,7 +115,7 @@ export interface KeepOrder extends Target {
   readonly count: number;
 }
 
-/** Use this many locks, `name:0` and so on, until the client keeps all of them without a hold. */
+/** Use this many locks, `name:0` and so on, until the client keeps all of them without a hold; the answer is how many it keeps. */
 interface WarmUpOrder extends Target {
   readonly do: 'warm up';
   readonly name: string;
@@ -164,7 +164,7 @@ export type AnswerTo<O extends Order> = O extends PairsOrder
     ? Crowd
     : O extends UsageOrder
       ? Usage
-      : O extends TallyOrder | LetGoOrder | TellOrder | TakeOrder | HeapOrder
+      : O extends TallyOrder | LetGoOrder | TellOrder | WarmUpOrder | TakeOrder | HeapOrder
         ? number
         : null;
 

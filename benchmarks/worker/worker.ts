@@ -139,8 +139,7 @@ async function carryOut(order: Order): Promise<unknown> {
       await keep(await clientOf(order), order);
       return null;
     case 'warm up':
-      await warmUp(await clientOf(order), namesOf(order));
-      return null;
+      return await (await clientOf(order)).warmUp?.(namesOf(order));
     case 'take':
       return await take(await clientOf(order), order.name);
     case 'usage':
@@ -175,11 +174,6 @@ async function keep(client: PeerClient, order: KeepOrder): Promise<void> {
 
 function namesOf({ name, count }: { name: string; count: number }): string[] {
   return Array.from({ length: count }, (_, i) => `${name}:${i}`);
-}
-
-async function warmUp(client: PeerClient, names: readonly string[]): Promise<void> {
-  if (!client.warmUp) throw new Error('it keeps no locks');
-  await client.warmUp(names);
 }
 
 async function take(client: PeerClient, name: string): Promise<number> {
