@@ -194,6 +194,13 @@ describe('a kept lock', () => {
     await pair(lock);
   });
 
+  it('that was deleted is locked to its client, too, when another one holds it', async () => {
+    await redis.del(kept.name);
+    const theirs = await wanted.acquire();
+    expect(await kept.isLocked()).toBe(true);
+    await theirs.release();
+  });
+
   it('is not given to its next caller after it was forced out by another client', async () => {
     expect(await wanted.forceUnlock()).toBe(true);
     await soon(() => keeper.stats().kept === 0);
@@ -250,6 +257,14 @@ describe('a lock in use that may be kept', () => {
     expect(await countOf(kept)).toBe('1');
     await hold.release();
     expect(await redis.exists(kept.name)).toBe(0);
+  });
+
+  it('has a nested hold with a lease of its own as any other', async () => {
+    const inner = await hold.run(() => kept.acquire({ lease: WATCHDOG_MS }));
+    expect(inner.remaining()).toBeGreaterThan(WATCHDOG_MS / 2);
+    expect(await countOf(kept)).toBe('2');
+    await inner.release();
+    await hold.release();
   });
 
   it('is lent to the next callers of its client without a command', async () => {
