@@ -282,17 +282,23 @@ async function heap(context: RowContext): Promise<Case> {
   return show(context, { id: 'kept-heap', title, metrics: HEAP, series });
 }
 
-// What the server has to do for many names: in use, each again as soon as it is released; then kept without use; then given up.
+// What the server has to do for many names: in use, one after the other; then kept without use; then given up.
 
 const COMMANDS: readonly Metric[] = [
   { key: 'commands', label: 'commands/s in use', digits: 0 },
   { key: 'scripts', label: 'scripts/s', digits: 0 },
   { key: 'server', label: 'server, % of a core', digits: 1 },
   { key: 'rate', label: 'pairs/s', digits: 0 },
+  { key: 'each', label: 'commands a pair', digits: 2 },
   { key: 'idle', label: 'commands/s idle', digits: 0 },
   { key: 'ending', label: 'scripts to give all up', digits: 0 },
   { key: 'after', label: 'commands/s after', digits: 0 },
 ];
+
+const CALLERS = 100;
+const MOST_WARM_UPS = 5;
+/** With so many commands a pair, most locks are not kept. The renewals of so many that are may be two. */
+const COLD = 3.5;
 
 /** Longer than the longest use of one grant: each is released once. */
 const COMMAND_SIZES = {
@@ -304,25 +310,39 @@ const COMMAND_SIZES = {
 async function commands(context: RowContext): Promise<Case> {
   const { url, redis, keyPrefix, effort } = context;
   const { rounds, count, warmUpMs, useMs, idleMs } = COMMAND_SIZES[effort];
-  const title = `${count.toLocaleString('en')} locks and as many callers of one process`;
+  const title = `${count.toLocaleString('en')} locks, through which ${CALLERS} callers of one process go`;
   const measure = async (one: Contender, round: number): Promise<Record<string, number>> => {
     const target = { peer: one.id, urls: [url], name: `${keyPrefix}use:${one.id}:${round}` };
     using worker = one.start();
-    // Some locks may be given up before the last one is kept, on a slow machine; in use all soon are.
-    if (one === KEPT) await worker.ask({ do: 'warm up', ...target, count });
-    const pairs = { do: 'pairs', ...target, call: 'acquire', lanes: count } as const;
-    await worker.ask({ ...pairs, durationMs: warmUpMs });
+    const pairs = {
+      do: 'pairs',
+      ...target,
+      call: 'acquire',
+      lanes: CALLERS,
+      names: count,
+    } as const;
+    const warmedUp = async (): Promise<number> => {
+      if (one === KEPT) await worker.ask({ do: 'warm up', ...target, count });
+      const slice = { ...pairs, durationMs: warmUpMs };
+      const { result, used } = await serverUsageOf(redis, () => worker.ask(slice));
+      return used.commands / result.count;
+    };
+    // On a slow machine the first locks are given up before the last one is kept, until enough are.
+    let commandsPerPair = await warmedUp();
+    for (let i = 1; one === KEPT && commandsPerPair > COLD && i < MOST_WARM_UPS; i++)
+      commandsPerPair = await warmedUp();
     const use = await serverUsageOf(redis, () => worker.ask({ ...pairs, durationMs: useMs }));
     const idle = await serverUsageOf(redis, () => sleep(idleMs));
     const ending = await serverUsageOf(redis, () => sleep(2 * KEEP_MS));
     const after = await serverUsageOf(redis, () => sleep(idleMs));
+    if (one === KEPT && ending.used.scripts === 0) throw new Error('nothing was kept');
     const { durationMs } = use.result;
-    if (one === KEPT) checkKept(context, use.used.commands / use.result.count);
     return {
       commands: (use.used.commands * 1_000) / durationMs,
       scripts: (use.used.scripts * 1_000) / durationMs,
       server: (use.used.cpuMicros / durationMs) * 0.1,
       rate: (use.result.count * 1_000) / durationMs,
+      each: use.used.commands / use.result.count,
       idle: (idle.used.commands * 1_000) / idleMs,
       ending: ending.used.scripts,
       after: (after.used.commands * 1_000) / idleMs,

@@ -19,6 +19,8 @@ export interface PairsOrder extends Target {
   readonly name: string;
   /** How many are in flight, each on a name of its own. */
   readonly lanes: number;
+  /** How many names there are, if more: each lane goes through its share of them. */
+  readonly names?: number;
   readonly durationMs: number;
 }
 

@@ -21,7 +21,7 @@ import type {
 
 /** Acquires and releases locks without contention, and reports how long that took. */
 async function pairs(client: PeerClient, order: PairsOrder): Promise<Pairs> {
-  const { call, lanes, name, durationMs } = order;
+  const { call, lanes, names = lanes, name, durationMs } = order;
   const operation =
     call === 'withLock'
       ? (key: string) => client.withLock(key, doNothing)
@@ -33,16 +33,20 @@ async function pairs(client: PeerClient, order: PairsOrder): Promise<Pairs> {
   const cpu = process.cpuUsage();
   const startMs = monotonicMs();
   const endMs = startMs + durationMs;
-  const lane = async (key: string): Promise<void> => {
+  const lane = async (first: number): Promise<void> => {
+    const keys: string[] = [];
+    for (let i = first; i < names; i += lanes) keys.push(`${name}:${i}`);
     let atMs = monotonicMs();
+    let next = 0;
     do {
-      await operation(key);
+      await operation(keys[next]!);
+      next = next + 1 === keys.length ? 0 : next + 1;
       const doneMs = monotonicMs();
       tookMs.push(doneMs - atMs);
       atMs = doneMs;
     } while (atMs < endMs);
   };
-  await Promise.all(Array.from({ length: lanes }, (_, i) => lane(`${name}:${i}`)));
+  await Promise.all(Array.from({ length: lanes }, (_, i) => lane(i)));
   const { user, system } = process.cpuUsage(cpu);
   return {
     count: tookMs.length,
