@@ -4,7 +4,7 @@ import { NEMESES } from './nemeses/all.js';
 import { KINDS, TOPOLOGIES, type Kind, type PlanWishes, type Topology } from './plan.js';
 
 export const USAGE = `usage: npm run chaos -- [--kind ${KINDS.join('|')}|all] [--minutes 10] [--seed 7]
-  --kind        which locks; several with commas (all); mixed: reentrant and fair ones of the same names
+  --kind        which locks; several with commas (all); kept: reentrant ones that clients keep; mixed: reentrant and fair ones of the same names
   --minutes     for how long rounds begin (10); --rounds N: so many rounds instead
   --seed        of the first round, the next one has the next (at random)
   --topology    ${TOPOLOGIES.join('|')}: only these servers (as the seed says; Redlocks have masters)

@@ -10,7 +10,7 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
   const random = new Random(seed, kind);
   const drawn = drawnTopology(kind, random);
   const topology = wishes.topology && kind !== 'red' ? wishes.topology : drawn;
-  const watchdogMs = random.whole(600, 1_500);
+  const watchdogMs = random.whole(600, kind === 'kept' ? 2_500 : 1_500);
   const phases = {
     startMs: 1_500,
     faultsMs: wishes.faultsMs ?? 15_000,
@@ -35,9 +35,9 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     masters: random.chance(0.5) ? 3 : 5,
     isDurable: random.chance(0.4),
     locks: random.some(NAMES, lockCount),
-    workers: random.whole(2, 4),
+    workers: random.whole(2, kind === 'kept' ? 3 : 4),
     clientsPerWorker: random.whole(1, 2),
-    callersPerClient: random.whole(2, 4),
+    callersPerClient: kind === 'kept' ? random.whole(1, 2) : random.whole(2, 4), // who is in the way of others keeps nothing
     watchdogMs,
     commandTimeoutMs: Math.round(watchdogMs * random.between(0.3, 1.5)),
     nodeTimeoutMs: Math.round(watchdogMs * random.between(0.1, 0.25)),
@@ -45,8 +45,14 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     faults: planFaults(random, possible, { watchdogMs, phases }),
   };
   if (kind === 'fenced') return { ...plan, fencing: fencing(random, plan) };
+  if (kind === 'kept') return { ...plan, keepMs: random.whole(...keepsMs(plan)) };
   if (kind !== 'semaphore') return plan;
   return { ...plan, permits: { declared: random.whole(1, 6), isChanged: random.chance(0.5) } };
+}
+
+/** A lock may be kept for a ninth of the watchdog's timeout; for much less than that, nobody would use it again in time. */
+function keepsMs({ watchdogMs }: Plan): [least: number, most: number] {
+  return [Math.ceil(watchdogMs / 18), Math.floor(watchdogMs / 9)];
 }
 
 /** Where a server's clock steps, no token is forgotten by itself: else it could not be told whether one may be smaller. */

@@ -3,6 +3,7 @@
 
 export const KINDS = [
   'reentrant',
+  'kept',
   'fair',
   'mixed',
   'fenced',
@@ -11,7 +12,10 @@ export const KINDS = [
   'semaphore',
   'read-write',
 ] as const;
-/** Which locks a round is about; `mixed`: reentrant and fair ones of the same names; `fenced`: both, or one of them, with tokens. */
+/**
+ * Which locks a round is about; `kept`: reentrant ones that clients keep between their holds, and others of the same names; `mixed`: reentrant
+ * and fair ones of the same names; `fenced`: both, or one of them, with tokens.
+ */
 export type Kind = (typeof KINDS)[number];
 
 export const TOPOLOGIES = ['single', 'sentinel', 'cluster', 'masters'] as const;
@@ -67,6 +71,8 @@ export interface Plan {
   readonly fencing?: Fencing;
   /** Of semaphores. */
   readonly permits?: Permits;
+  /** For how long a client keeps a lock that it may keep; undefined: none is kept. */
+  readonly keepMs?: number;
 }
 
 export interface PlanWishes {
@@ -79,6 +85,6 @@ export interface PlanWishes {
 }
 
 /** Whether a lock has several holders, each with a weight and a lease of its own. */
-export function isWeighted({ kind }: Plan): boolean {
+export function isWeighted({ kind }: Pick<Plan, 'kind'>): boolean {
   return kind === 'semaphore' || kind === 'read-write';
 }

@@ -21,7 +21,7 @@ interface Nemesis {
 }
 
 /** Locks that a release of one caller hands over to the next of the same client. */
-const HANDS_OVER: readonly Kind[] = ['reentrant', 'mixed', 'fenced'];
+const HANDS_OVER: readonly Kind[] = ['reentrant', 'kept', 'mixed', 'fenced'];
 
 const FORGETS: Excuses = { loses: 'all', endsHolds: true };
 
@@ -106,6 +106,21 @@ const NEMESES: readonly Nemesis[] = [
     }),
     isPossible: ({ plan }) => HANDS_OVER.includes(plan.kind),
   },
+  {
+    // What was marked without an answer is asked for again.
+    ...onLinks('lose replies to acquisitions', 5, [0.3, 3], (link, { target, amount }) => {
+      const random = new Random(target, `acquisitions ${link.server.index}`);
+      link.treat = (_, [script]) =>
+        script === scripts.acquire.sha1 && random.chance(0.1 + 0.5 * amount)
+          ? random.pick(['lose reply', 'cut'])
+          : undefined;
+      return () => {
+        link.treat = undefined;
+        link.cutSilent();
+      };
+    }),
+    isPossible: ({ plan }) => plan.kind === 'kept',
+  },
   onLinks('lose, double and delay messages', 5, [0.3, 3], (link, { target, amount }) => {
     const random = new Random(target, `messages ${link.server.index}`);
     const odds = 0.1 + 0.9 * amount;
@@ -181,7 +196,7 @@ const NEMESES: readonly Nemesis[] = [
     name: 'delete a key',
     weight: 6,
     leases: [0, 0],
-    isPossible: ({ plan }) => isWeighted(plan),
+    isPossible: ({ plan }) => isWeighted(plan) || plan.kind === 'kept',
     begin(world, fault) {
       const { lock, key, isHolders } = someKey(world.plan, fault);
       const [server] = world.servers;

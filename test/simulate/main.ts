@@ -60,7 +60,15 @@ const isLimited = mostRounds < Infinity || mostCommands < Infinity;
 const endsAtMs =
   isLimited && !values.seconds ? Infinity : performance.now() + 1_000 * (numberOf('seconds') ?? 60);
 const tallies = new Map<Kind, Tally>();
-const NOTHING = { rounds: 0, calls: 0, commands: 0, virtualMs: 0, realMs: 0, violations: 0 };
+const NOTHING = {
+  rounds: 0,
+  calls: 0,
+  kept: 0,
+  commands: 0,
+  virtualMs: 0,
+  realMs: 0,
+  violations: 0,
+};
 type Tally = typeof NOTHING;
 const trace = values.trace === undefined ? undefined : createWriteStream(values.trace);
 const hash = createHash('sha256');
@@ -89,6 +97,7 @@ for (
   tally.rounds++;
   tally.commands += result.commandCount;
   tally.calls += result.callCount;
+  tally.kept += result.keptCount;
   tally.virtualMs += result.tookMs;
   tally.realMs += performance.now() - startedAt;
   tally.violations += result.violations.length;
@@ -114,14 +123,18 @@ if (!values['until-noticed']) {
   if (isOneRound) console.log(`the trace's hash: ${hash.digest('hex').slice(0, 16)}`);
 }
 if (trace) await new Promise((resolve) => trace.end(resolve));
-process.exitCode = isNoticed && !values['until-noticed'] ? 1 : 0;
+const isBlind = tallies.has('kept') && tallies.get('kept')!.kept === 0;
+if (isBlind)
+  console.error('Nobody used a lock that its client had kept: these rounds show nothing of that.');
+process.exitCode = (isNoticed || isBlind) && !values['until-noticed'] ? 1 : 0;
 
 function print(): void {
   const rows = [...tallies].map(
-    ([kind, { rounds, calls, commands: ran, virtualMs, realMs, violations }]) => [
+    ([kind, { rounds, calls, kept, commands: ran, virtualMs, realMs, violations }]) => [
       kind,
       String(rounds),
       String(calls),
+      String(kept),
       String(ran),
       `${(virtualMs / 1_000).toFixed(0)} s`,
       `${(realMs / 1_000).toFixed(1)} s`,
@@ -130,7 +143,7 @@ function print(): void {
     ],
   );
   printTable([
-    ['kind', 'rounds', 'calls', 'commands', 'virtual', 'real', 'commands/s', 'violations'],
+    ['kind', 'rounds', 'calls', 'kept', 'commands', 'virtual', 'real', 'commands/s', 'violations'],
     ...rows,
   ]);
   console.log(

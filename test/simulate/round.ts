@@ -18,6 +18,8 @@ export interface RoundResult {
   /** How many commands the servers ran, and how many calls there were. */
   readonly commandCount: number;
   readonly callCount: number;
+  /** How many holds began on grants that their clients had kept. */
+  readonly keptCount: number;
   /** How many milliseconds of virtual time it took. */
   readonly tookMs: number;
 }
@@ -75,6 +77,7 @@ export async function playRound(
       violations: [...check(evidence), ...stuck, ...left],
       commandCount: world.commandCount,
       callCount: history.sections.size,
+      keptCount: history.keptCount,
       tookMs: time.nowMs - startMs,
     };
   } finally {

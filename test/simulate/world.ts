@@ -129,6 +129,7 @@ export class World {
       name,
       fencing: plan.fencing,
       permits: plan.permits,
+      keepMs: plan.keepMs,
     };
     const parties = Array.from({ length: plan.clientsPerWorker }, (_, client) => {
       const index = worker * plan.clientsPerWorker + client;

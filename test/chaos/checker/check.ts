@@ -11,6 +11,7 @@ import {
 import { violation, type Evidence, type Violation } from './evidence.js';
 import { notOnTheServer, twoHolders, withoutExpiry, wrongCounts } from './exclusion.js';
 import { groundlessRefusals, lateCalls, overtakings } from './waiting.js';
+import { keptOverConnections, longMarks, oldProofs, passedOver } from './kept.js';
 import { falseAlarms, untoldLosses } from './telling.js';
 import { slowWakeUps } from './wake-ups.js';
 import {
@@ -40,6 +41,10 @@ const RULES = [
   lateCalls,
   overtakings,
   slowWakeUps,
+  passedOver,
+  longMarks,
+  oldProofs,
+  keptOverConnections,
   smallerTokens,
   wrongTokens,
   forgottenTokens,

@@ -88,8 +88,27 @@ export function lossesOf({ faults, history }: Evidence): Loss[] {
 
 /** What the server granted to this section, or to the one around it, may have been lost in it, from `loss.from` on. */
 export function isTouched({ history, plan }: Evidence, section: Section, loss: Loss): boolean {
+  if (isConfirmedSince(plan, history.root(section), loss)) return false;
   // A reader that continues after the write lock was released outlives the section around it.
   return [history.root(section), section].some((each) => touches(loss, each, plan.watchdogMs));
+}
+
+/** How much later than it began a hold may be written down. */
+const NOTED_WITHIN_MS = 25;
+
+/**
+ * Whether the server has confirmed it since the loss: no hold begins on a kept grant when that is longer ago than the lock is kept. A grant that
+ * is to be kept, and is new, was asked for by its own call; its lease is a third of others'.
+ */
+function isConfirmedSince(
+  { keepMs = 0, watchdogMs }: Plan,
+  { mayBeKept, keptAt, owner, calledAt, enteredAt = Infinity, leftAtEntryMs = 0 }: Section,
+  loss: Loss,
+): boolean {
+  if (!mayBeKept) return false;
+  if (keptAt !== undefined || owner === undefined)
+    return enteredAt > loss.until + keepMs + NOTED_WITHIN_MS;
+  return leftAtEntryMs <= watchdogMs / 3 && calledAt > loss.until;
 }
 
 function touches(loss: Loss, section: Section, watchdogMs: number): boolean {
@@ -98,7 +117,9 @@ function touches(loss: Loss, section: Section, watchdogMs: number): boolean {
     return false;
   if (section.enteredAt === undefined) return false;
   const end = Math.max(belief(section)?.[1] ?? 0, section.endedAt ?? Infinity);
-  return grantedAfter(section, watchdogMs) <= loss.until && end >= loss.from;
+  // Who shows no owner may be on a grant that was kept: then only the rule above limits it.
+  const isUnknown = section.mayBeKept === true && section.owner === undefined;
+  return (isUnknown || grantedAfter(section, watchdogMs) <= loss.until) && end >= loss.from;
 }
 
 /** The server granted the lock no earlier than this: the lease counts from then at the earliest. */

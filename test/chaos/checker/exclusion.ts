@@ -67,6 +67,7 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
   const losses = lossesOf(evidence);
   const byLock = grouped(evidence.looks, ({ lock }) => lock);
   const byOwner = grouped(history.entered, ({ owner }) => owner);
+  const ofOwner = looksByOwner(evidence.looks);
   return history.entered.flatMap((section): Violation[] => {
     const interval = section.owner === undefined ? undefined : belief(section);
     if (!interval) return [];
@@ -77,9 +78,9 @@ export function notOnTheServer(evidence: Evidence): Violation[] {
       // without the first hearing of it.
       const since = grantedAfter(section, plan.watchdogMs);
       const letIn = new Set(
-        looks
-          .filter((look) => look.until >= since && heldBy(look, section.owner))
-          .map(({ server }) => server),
+        (ofOwner.get(section.owner!) ?? [])
+          .filter(({ look }) => look.lock === lock && look.until >= since)
+          .map(({ look }) => look.server),
       );
       const within = looksWithin(looks, interval).filter(
         ({ until }) => !touching.some(({ from }) => from <= until),
@@ -185,6 +186,8 @@ export function wrongCounts(evidence: Evidence): Violation[] {
     // A failed command may or may not have run.
     if (ours.length === 0 || family.some(({ failure }) => failure)) return [];
     const wrong = ours.find(({ look, count }) => {
+      // The server does not count the holds of a client that may keep the lock.
+      if (count === -1 && root.mayBeKept) return false;
       if (mayNotBeReleased(evidence, root, look.until)) return false;
       if (isChanging(family, look)) return false;
       const holds = family.filter(

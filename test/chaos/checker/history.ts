@@ -23,6 +23,8 @@ export interface Section extends Omit<CallNote, 'what'> {
   readonly writes: Write[];
   /** The section to which the server granted the lock, which was passed on within the process since. */
   inherits?: Section;
+  /** When its client took it, or the hold around it, from what it had kept; undefined: it did not. */
+  keptAt?: number | undefined;
   /** When it reported that it believed, and for how much longer. */
   readonly beliefs: { readonly at: number; readonly leftMs: number }[];
   doubtedAt?: number;
@@ -89,6 +91,8 @@ export class History {
     readonly lock: string;
     readonly reason: string;
   })[] = [];
+  /** How many holds began on a grant that their client had kept. */
+  keptCount = 0;
   readonly waiting: (Noted & { readonly owner: string; readonly lock: string })[] = [];
   readonly troubles: (Noted & { readonly message: string })[] = [];
   /** The errors and warnings of the clients. */
@@ -99,6 +103,8 @@ export class History {
   readonly #clientsPerWorker: number;
   /** Of those with the same owner, the one that entered first. */
   readonly #firstOf = new Map<string, Section>();
+  /** When a hold last began on what its client had kept, by owner. */
+  readonly #keptAt = new Map<string, number>();
 
   constructor(clientsPerWorker: number) {
     this.#clientsPerWorker = clientsPerWorker;
@@ -139,6 +145,7 @@ export class History {
           const first = this.#firstOf.get(entry.owner);
           if (first) section.inherits = first;
           else this.#firstOf.set(entry.owner, section);
+          section.keptAt = this.#keptAt.get(entry.owner);
         }
         if (entry.leftMs) section.beliefs.push({ at, leftMs: entry.leftMs });
         return;
@@ -221,6 +228,10 @@ export class History {
         return;
       case 'waiting':
         this.waiting.push({ ...entry, process });
+        return;
+      case 'kept':
+        this.keptCount++;
+        this.#keptAt.set(entry.owner, at);
         return;
       case 'lost':
         this.lost.push({ ...entry, process });

@@ -45,7 +45,8 @@ export function untoldLosses(evidence: Evidence): Violation[] {
     if (plan.kind === 'red') continue;
     for (const loss of losses.filter(({ isCertain }) => isCertain)) {
       const root = history.root(section);
-      if (!isTouched(evidence, section, loss) || root.enteredAt! > loss.from) continue;
+      const { enteredAt: grantedBy } = root.inherits ?? root;
+      if (!isTouched(evidence, section, loss) || grantedBy! > loss.from) continue;
       // A reader is forced out with the readers, and not with the writer.
       const isOfHalf = loss.half === root.half && (root.leavingAt ?? Infinity) > loss.until;
       if (loss.half !== undefined && !isOfHalf) continue;
@@ -61,7 +62,9 @@ export function untoldLosses(evidence: Evidence): Violation[] {
           last,
           `believed ${Math.round(last - loss.until)} ms after its key had gone (${loss.why})`,
         );
+      // Who may keep the lock releases it without asking the server.
       if (
+        !root.mayBeKept &&
         leavingAt > loss.until &&
         endedAt !== undefined &&
         !failure &&

@@ -116,18 +116,17 @@ function gapsOf(evidence: Evidence, lock: string): Gap[] {
   const roots = history.entered.filter(
     ({ inside, locks }) => inside === undefined && locks.includes(lock),
   );
+  const calls = [...history.sections.values()].filter(
+    ({ inside, locks }) => inside === undefined && locks.includes(lock) && locks.length === 1,
+  );
   return roots.flatMap((next, index): Gap[] => {
     const before = roots[index - 1];
     if (before?.endedAt === undefined || before.failure) return [];
     const from = Math.max(before.endedAt, next.calledAt);
     // A caller must have waited all the time; it need not be the one that acquired the lock.
-    const waited = [...history.sections.values()].some(
-      ({ calledAt, inside, locks, enteredAt = Infinity, endedAt = Infinity }) =>
-        inside === undefined &&
-        locks.includes(lock) &&
-        locks.length === 1 &&
-        calledAt < before.endedAt! - 50 &&
-        Math.min(enteredAt, endedAt) >= next.enteredAt!,
+    const waited = calls.some(
+      ({ calledAt, enteredAt = Infinity, endedAt = Infinity }) =>
+        calledAt < before.endedAt! - 50 && Math.min(enteredAt, endedAt) >= next.enteredAt!,
     );
     if (!waited || next.enteredAt! <= from) return [];
     return [gap(evidence, lock, from, next)];
@@ -171,7 +170,8 @@ const slowLooks = once((looks: readonly Look[]) => looks.filter(({ from, until }
 /** The queries at which a lock was held, by lock. */
 const heldLooks = once((looks: readonly Look[]) =>
   grouped(
-    looks.filter(({ holders }) => holders.length > 0),
+    // Where a client keeps it, perhaps nobody is inside.
+    looks.filter(({ holders }) => holders.some(({ count }) => count >= 0)),
     ({ lock }) => lock,
   ),
 );

@@ -133,10 +133,7 @@ export const MUTANTS: readonly Mutant[] = [
       "if count ~= holdCount then\n  local counted = redis.pcall('HSET', lock, owner, holdCount)",
       "if holdCount ~= '0' then\n  local counted = redis.pcall('HINCRBY', lock, owner, holdCount)",
     ),
-    src(
-      'this.#keep(this.holdCount + more, leaseMs, waitLimit, isShared)',
-      'this.#keep(more, leaseMs, waitLimit, isShared)',
-    ),
+    src('const holdCount = Math.max(this.holdCount + more, 1);', 'const holdCount = more;'),
     src('await this.#keep(this.holdCount, 0, waitLimit);', 'await this.#keep(-1, 0, waitLimit);'),
   ),
   mutant(
@@ -395,6 +392,79 @@ export const MUTANTS: readonly Mutant[] = [
     ['semaphore', 'read-write'],
     lua('local isTorn = isNew and holder[1] or used > 0 and not holder[1]', 'local isTorn = false'),
     lua('local isTorn = used > 0 and not hadHolders', 'local isTorn = false'),
+  ),
+  mutant(
+    'kept without a look at the clock',
+    'a client hands out what it has kept, whatever is left of the lease and however old its proof is',
+    ['kept'],
+    src(
+      'return isProven && leftMs(this.#deadline, at) >= keeping.leaseMs / 3 && !this.#turns.isTaken;',
+      'void isProven;\n    return !this.#turns.isTaken;',
+    ),
+  ),
+  mutant(
+    'kept on an old proof',
+    'a hold begins on a kept lock that the server last confirmed longer ago than it may be kept',
+    ['kept'],
+    src(
+      'return isProven && leftMs(this.#deadline, at) >= keeping.leaseMs / 3',
+      'void isProven;\n    return leftMs(this.#deadline, at) >= keeping.leaseMs / 3',
+    ),
+  ),
+  mutant(
+    'kept without a proof',
+    'what is kept is not proved, and counts as if it had been',
+    ['kept'],
+    src(
+      'const replies = await this.#renewer.renew(batch, leaseMs);',
+      "const replies = await Promise.resolve(batch.map(() => 'kept' as const));",
+    ),
+  ),
+  mutant(
+    'deaf keeper',
+    'a client goes on to keep a lock that another one wishes for',
+    ['kept'],
+    src('    else if (kept) this.#wish(kept);\n', '    else if (kept) void kept;\n'),
+  ),
+  mutant(
+    'lent in spite of a wish',
+    'a wish for a lock that is in use is forgotten: its next caller gets it, too',
+    ['kept'],
+    src('    kept.grant.letGo();\n  }', '    if (kept.grant.isIdle) kept.grant.letGo();\n  }'),
+  ),
+  mutant(
+    'kept over a connection',
+    'what was kept before its connection was lost is kept when that is back',
+    ['kept'],
+    src(
+      'server.connection.listen({ ready: this.#letAllGo, disturbed: this.#letAllGo });',
+      'void server.connection;',
+    ),
+    src(
+      '  subscribed(): void {\n    this.#letAllGo();\n  }',
+      '  subscribed(): void {\n    return;\n  }',
+    ),
+  ),
+  mutant(
+    'repeat of a mark taken for none',
+    'who repeats an acquisition and finds that it has marked the lock takes that for a lock like any other',
+    ['kept'],
+    lua('  isKept = keptLeaseMs ~= nil\n  if not isKept then', '  if not keptLeaseMs then'),
+  ),
+  mutant(
+    'marked though others listen',
+    'a lock is kept though others wait for its release, who make no more wishes',
+    ['kept'],
+    lua('isKept = listening ~= nil and listening <= tonumber(own)', 'isKept = listening ~= nil'),
+  ),
+  mutant(
+    'kept after its client was closed',
+    'a client that closes leaves the locks on the server that it kept',
+    ['kept'],
+    src(
+      '        grant.letGo(); // to the clean-up, which is awaited below\n        return Promise.resolve();',
+      '        return Promise.resolve();',
+    ),
   ),
 ];
 

@@ -4,7 +4,7 @@ import { LockKeys } from '../../../src/redis/keys.js';
 import { SlotMover } from '../../support/cluster.js';
 import { machineMs } from '../../support/time.js';
 import type { Excuses } from '../faults.js';
-import type { Plan, PlannedFault } from '../plan.js';
+import { isWeighted, type Plan, type PlannedFault } from '../plan.js';
 import type { StageServer } from '../stage/server.js';
 import { disturb, type Nemesis, type Stage } from '../stage/stage.js';
 
@@ -106,7 +106,7 @@ export const KEY_NEMESES: readonly Nemesis[] = [
   {
     name: NAME,
     weight: 6,
-    kinds: ['semaphore', 'read-write'],
+    kinds: ['semaphore', 'read-write', 'kept'],
     leases: [0, 0],
     async act(stage, fault) {
       const { lock, key, isHolders } = someKey(stage.plan, fault);
@@ -119,13 +119,16 @@ export const KEY_NEMESES: readonly Nemesis[] = [
 
 /** A key of a lock; `isHolders`: it says who holds the lock. */
 export function someKey(
-  { locks }: Pick<Plan, 'locks'>,
+  plan: Pick<Plan, 'locks' | 'kind'>,
   { target, amount }: Pick<PlannedFault, 'target' | 'amount'>,
 ): { lock: string; key: string; isHolders: boolean } {
+  const { locks } = plan;
   const lock = locks[target % locks.length]!;
   const keys = new LockKeys(lock);
   const { leases, line, places, permits } = keys;
-  const all = [keys.lock, keys.lock, leases, leases, line, places, permits];
+  const all = isWeighted(plan)
+    ? [keys.lock, keys.lock, leases, leases, line, places, permits]
+    : [keys.lock];
   const key = all[Math.floor(amount * all.length)]!;
   return { lock, key, isHolders: key === keys.lock || key === leases };
 }

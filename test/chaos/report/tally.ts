@@ -6,11 +6,21 @@ import type { Progress, RoundResult } from '../round.js';
 
 /** `frames`: commands and messages that were treated badly; `writes`: to what fenced locks guard. */
 const COLUMNS =
-  'rounds seconds calls sections losses faults frames looks writes refused violations';
+  'rounds seconds calls sections kept losses faults frames looks writes refused violations';
 
 /** What is counted, and how many faults there should have been. */
 type Sum = Record<
-  | ('rounds' | 'seconds' | 'calls' | 'sections' | 'losses' | 'faults' | 'frames' | 'looks')
+  | (
+      | 'rounds'
+      | 'seconds'
+      | 'calls'
+      | 'sections'
+      | 'kept'
+      | 'losses'
+      | 'faults'
+      | 'frames'
+      | 'looks'
+    )
   | ('writes' | 'refused' | 'violations' | 'planned'),
   number
 >;
@@ -38,7 +48,7 @@ export class Tally {
   get #blind(): string[] {
     const { rounds, writes, refused } = this.total;
     const blind = [...this.#sums].flatMap(([name, each]) =>
-      nothingOf(each).map((what) => `${name}: ${what}`),
+      nothingOf(name, each).map((what) => `${name}: ${what}`),
     );
     if (rounds === 0) blind.push('No round was played.');
     // Nobody came late to what fenced locks guard, though many wrote: then nothing is known of who does.
@@ -64,6 +74,7 @@ export class Tally {
       seconds: tookMs / 1_000,
       calls: sections.length,
       sections: entered.length,
+      kept: evidence.history.keptCount,
       losses: entered.filter((each) => each.doubtedAt ?? each.failure?.code === 'LOCK_LOST').length,
       faults: evidence.faults.length,
       planned: plan.faults.length,
@@ -96,9 +107,12 @@ export class Tally {
 }
 
 /** What there was none of in all rounds of a kind, so that they show nothing. */
-function nothingOf({ sections, looks, faults, planned }: Sum): string[] {
+function nothingOf(name: string, { sections, kept, looks, faults, planned }: Sum): string[] {
   return [
     ...(sections > 0 ? [] : ['nobody ever held a lock.']),
+    ...(kept > 0 || !name.startsWith('kept')
+      ? []
+      : ['nobody used a lock that its client had kept.']),
     ...(looks > 0 ? [] : ['no server was ever looked at.']),
     ...(faults > 0 || planned === 0 ? [] : [`of ${planned} faults none happened.`]),
   ];

@@ -85,7 +85,7 @@ export class Stage implements AsyncDisposable {
   #member(index: number, library: string | undefined): CrewMember {
     const { plan } = this;
     const { clientsPerWorker, callersPerClient, kind, locks, watchdogMs } = plan;
-    const { commandTimeoutMs, nodeTimeoutMs, fencing, permits } = plan;
+    const { commandTimeoutMs, nodeTimeoutMs, fencing, permits, keepMs } = plan;
     const clients = Array.from({ length: clientsPerWorker }, (_, client) =>
       this.topology.address(this.links(index * clientsPerWorker + client)),
     );
@@ -102,6 +102,7 @@ export class Stage implements AsyncDisposable {
       nodeTimeoutMs,
       fencing,
       permits,
+      keepMs,
       documents: this.#documents?.url,
       witnesses:
         fencing && plan.topology === 'masters'

@@ -27,6 +27,11 @@ const OF_LOCKS: readonly Action[] = [
   { weight: 2, act: desert },
 ];
 
+const OF_KEPT_LOCKS: readonly Action[] = [
+  { weight: 40, act: useAgain },
+  { weight: 40, act: stayAway },
+];
+
 const OF_PERMITS: readonly Action[] = [
   { weight: 2, act: tryForAWhile },
   { weight: 0.5, act: overstay },
@@ -38,6 +43,7 @@ export function actionsOf({ kind, isFenced }: Party): readonly Action[] {
   if (kind === 'semaphore') return [...OF_ALL, ...OF_PERMITS];
   const all = [...OF_ALL, ...OF_LOCKS];
   if (kind === 'read-write') all.push(...READ_WRITE_ACTIONS);
+  if (kind === 'kept') all.push(...OF_KEPT_LOCKS);
   if (isFenced) all.push({ weight: 1, act: writeLate });
   if (isFenced && kind === 'red') all.push({ weight: 3, act: race });
   return all;
@@ -268,6 +274,26 @@ async function overthrow({ party, partner, sections }: Caller): Promise<void> {
 async function force({ random, party, sections, time, watchdogMs }: Caller): Promise<void> {
   await sections.force(party.someLock(random));
   await time.sleep(watchdogMs); // once it was forced, nobody forces it for a while
+}
+
+/** One short hold after the other, as in a loop over small jobs: with pauses shorter than the lock is kept, or about as long, or none. */
+async function useAgain({ random, party, sections, time }: Caller): Promise<void> {
+  const target = party.someKeptLock(random);
+  const longestPauseMs = party.keepMs * random.pick([0, 0.3, 1.2]);
+  const insideMs = random.pick([0, 3, 3, party.keepMs]);
+  for (let times = random.whole(5, 40); times > 0; times--) {
+    const section = sections.call('acquire', target, {});
+    await section.hold(
+      () => target.acquire({}),
+      () => time.sleep(random.between(0, insideMs)),
+    );
+    if (longestPauseMs > 0) await time.sleep(random.between(0, longestPauseMs));
+  }
+}
+
+/** Leaves the locks to others for a while: where all want one all the time, nobody keeps it. */
+async function stayAway({ random, party, time }: Caller): Promise<void> {
+  await time.sleep(random.between(0, 40 * party.keepMs));
 }
 
 async function setPermits({ party, random, sections, time, watchdogMs }: Caller): Promise<void> {

@@ -33,6 +33,8 @@ export type Note =
   | ({ readonly what: 'refused'; readonly id: string } & Failure)
   | { readonly what: 'extending'; readonly id: string; readonly leaseMs: number }
   | { readonly what: 'waiting'; readonly lock: string; readonly owner: string }
+  // A hold began on a grant that its client had kept.
+  | { readonly what: 'kept'; readonly lock: string; readonly owner: string }
   | {
       readonly what: 'lost';
       readonly lock: string;
@@ -85,6 +87,8 @@ export interface CallNote {
   readonly client: string;
   readonly locks: readonly string[];
   readonly isFair: boolean;
+  /** Whether its client may keep the lock afterwards, and may have kept it for this call. */
+  readonly mayBeKept?: boolean | undefined;
   readonly half?: Half | undefined;
   /** How many of a semaphore. */
   readonly permits?: number | undefined;

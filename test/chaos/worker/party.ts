@@ -33,6 +33,8 @@ export type Held = Pick<Hold, 'ownerId' | 'remaining' | 'signal' | 'extend' | 'r
 export interface Locked {
   readonly names: readonly string[];
   readonly isFair: boolean;
+  /** Whether its client may keep it between holds. */
+  readonly mayBeKept?: boolean;
   readonly half?: Half;
 }
 
@@ -71,6 +73,10 @@ interface PartyContext {
   /** Where its servers are: of a Redlock each master, else one. Asked anew for each client that is opened. */
   readonly sources: () => readonly HoldfastOptions['redis'][];
 }
+
+/** Of locks that are kept: how many of those who lock the same names are fair, and how many of the others keep them. */
+const FAIR_BESIDE_KEPT = 0.08;
+const KEEP = 0.75;
 
 const COUNTS = 20;
 const COUNT_EVERY_MS = 100;
@@ -129,10 +135,20 @@ export class Party {
     const { kind, locks, fencing } = this.#order;
     const several =
       kind === 'multi' ? random.some(locks, random.whole(1, 3)) : [random.pick(locks)];
-    const share = kind === 'mixed' ? 0.5 : fencing?.fairShare;
+    const share = kind === 'mixed' ? 0.5 : kind === 'kept' ? FAIR_BESIDE_KEPT : fencing?.fairShare;
     const isFair = kind === 'fair' || (share !== undefined && random.chance(share));
     const lock = this.lock(several, isFair, random);
     return lock.reads && random.chance(0.65) ? lock.reads : lock;
+  }
+
+  /** Any of the locks that this round is about, kept. */
+  someKeptLock(random: Random): PartyLock {
+    return this.#single(random.pick(this.#order.locks), false, true);
+  }
+
+  /** For how long a lock is kept. */
+  get keepMs(): number {
+    return this.#order.keepMs ?? 0;
   }
 
   /** Any of the read-write locks that this round is about: the half that writes. */
@@ -152,7 +168,7 @@ export class Party {
 
   ownLock(name: string): PartyLock {
     const { kind, fencing } = this.#order;
-    return this.#single(name, kind === 'fair' || fencing?.fairShare === 1);
+    return this.#single(name, kind === 'fair' || fencing?.fairShare === 1, kind === 'kept');
   }
 
   /** A lock of one name, or of several. */
@@ -176,7 +192,8 @@ export class Party {
       );
       return { ...ofLock(client.getMultiLock(...members)), names, isFair: false };
     }
-    return this.#single(name!, isFair);
+    const isKept = kind === 'kept' && !isFair && random.chance(KEEP);
+    return this.#single(name!, isFair, isKept);
   }
 
   /** Closes the client while others use it, and opens another one. */
@@ -213,11 +230,15 @@ export class Party {
     this.#journal.note({ what: 'closed', client });
   }
 
-  #single(name: string, isFair: boolean): PartyLock {
+  #single(name: string, isFair: boolean, isKept = false): PartyLock {
     const { client } = this;
     const { fencing } = this.#order;
     const names = [name];
     if (this.kind === 'read-write') return this.#writeLock(name);
+    if (isKept) {
+      const lock = client.getLock(name, { keep: this.keepMs });
+      return { ...ofLock(lock), names, isFair, mayBeKept: true };
+    }
     if (!fencing)
       return { ...ofLock(isFair ? client.getFairLock(name) : client.getLock(name)), names, isFair };
     const fenced = client.getFencedLock(name, { fair: isFair, tokenTtl: fencing.tokenTtlMs });
@@ -280,6 +301,10 @@ export class Party {
     client.on('waiting', ({ lockName, ownerId }) => {
       this.#journal.note({ what: 'waiting', lock: lockName, owner: ownerId });
     });
+    if (this.kind === 'kept')
+      client.on('acquired', ({ lockName, ownerId, via }) => {
+        if (via === 'kept') this.#journal.note({ what: 'kept', lock: lockName, owner: ownerId });
+      });
     client.on('lost', ({ lockName, ownerId, lossReason }) => {
       this.#journal.note({ what: 'lost', lock: lockName, owner: ownerId, reason: lossReason });
     });

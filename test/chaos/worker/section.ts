@@ -39,7 +39,7 @@ export class Sections {
 
   /** `outer`: within which it is called. */
   call(how: string, locked: Locked, request: Request, outer?: Section): Section {
-    const { names, isFair, half } = locked;
+    const { names, isFair, mayBeKept, half } = locked;
     const { wait, lease, permits } = request;
     const id = this.#newId();
     this.#context.journal.note({
@@ -49,6 +49,7 @@ export class Sections {
       client: this.party.clientId,
       locks: names,
       isFair,
+      mayBeKept,
       half,
       permits,
       leaseMs: lease ?? this.#context.watchdogMs,

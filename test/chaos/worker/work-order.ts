@@ -45,6 +45,8 @@ export interface WorkOrder {
   readonly fencing: Fencing | undefined;
   /** Of semaphores. */
   readonly permits: Permits | undefined;
+  /** Of locks that are kept between holds. */
+  readonly keepMs: number | undefined;
   /** Where the documents are that fenced locks guard. */
   readonly documents: string | undefined;
   /** Where the masters are, past all proxies, of Redlocks that give tokens. */

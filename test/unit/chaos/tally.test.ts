@@ -76,6 +76,16 @@ it('results of one kind of lock, on one kind of servers, prove nothing for anoth
   expect(told(round(1, 0), round(0, 0)).isSound).toBe(true);
 });
 
+it('rounds of kept locks in which nobody used what its client had kept prove nothing', () => {
+  const plan = { ...PLAN, kind: 'kept' } as const;
+  const none = round(1, 0, { plan });
+  expect(told(none)).toMatchObject({ isSound: false });
+  expect(told(none).text).toContain('nobody used a lock that its client had kept');
+  const some = round(1, 0, { plan });
+  some.evidence.history.take({ at: 1, what: 'kept', lock: LOCK, owner: 'a:1' }, '');
+  expect(told(some).isSound).toBe(true);
+});
+
 it('if no faults were requested, none need to happen', () => {
   const plan = { ...PLAN, faults: [] };
   expect(told(round(1, 0, { plan, faults: [] })).isSound).toBe(true);

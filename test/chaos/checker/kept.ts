@@ -1,0 +1,125 @@
+// Kept locks: whoever wants a lock that another client keeps is heard, and a client that is gone, or on a new connection, keeps nothing.
+import {
+  isDisturbed,
+  RESTART_EMPTY,
+  stoodStillMs,
+  type Evidence,
+  type Violation,
+  violation,
+} from './evidence.js';
+import { grouped, type Section } from './history.js';
+import { slowestAnswerMs } from './wake-ups.js';
+
+/** How long a wish, or the end of a connection, may take to be heard. */
+const HEARD_WITHIN_MS = 100;
+
+/** A hold that began without a command, on the grant of an earlier one. */
+interface Kept extends Section {
+  readonly enteredAt: number;
+  readonly inherits: Section & { readonly enteredAt: number };
+}
+
+function isKept(section: Section): section is Kept {
+  return section.mayBeKept === true && section.inside === undefined && !!section.inherits;
+}
+
+/** Somebody of another client waited, all was well, and the lock went to its keeper's own next caller. */
+export function passedOver(evidence: Evidence): Violation[] {
+  const { history } = evidence;
+  const kept = history.entered.filter(isKept);
+  const calls = grouped(
+    [...history.sections.values()].filter(({ inside }) => inside === undefined),
+    ({ locks }) => locks[0]!,
+  );
+  return kept.flatMap((section): Violation[] => {
+    const { enteredAt: at, inherits, client, locks, id } = section;
+    const late = at - HEARD_WITHIN_MS;
+    if (inherits.enteredAt > late) return [];
+    const waiter = calls.get(locks[0]!)!.find((other) => {
+      const { calledAt, enteredAt = Infinity, endedAt = Infinity } = other;
+      if (other.client === client || calledAt > late || Math.min(enteredAt, endedAt) < at)
+        return false;
+      if ((history.lastNoteAt.get(other.process) ?? 0) < at) return false; // it was killed
+      const since = Math.max(calledAt, inherits.enteredAt);
+      if ([section, other].some((each) => isDisturbed(evidence, each, since, at))) return false;
+      const lagMs = stoodStillMs(evidence, section, since, at);
+      return at - since - lagMs - 3 * slowestAnswerMs(evidence, since, at) > HEARD_WITHIN_MS;
+    });
+    if (!waiter) return [];
+    const message = `${id} entered "${locks[0]!}" on a grant that its client had kept, though ${waiter.id} of another client waited for ${Math.round(at - waiter.calledAt)} ms`;
+    return [violation('passed over', at, message, [waiter, section])];
+  });
+}
+
+/** By how much less a lease is relied on for the sake of clocks that differ, and how long the first look may take. */
+const DRIFT = 0.01;
+const SLACK_MS = 25;
+
+/** A hold that began longer after the server's last word than its lock is kept: less of the lease was left than there must have been. */
+export function oldProofs({ plan, history }: Evidence): Violation[] {
+  const { keepMs = 0, watchdogMs } = plan;
+  return history.entered.flatMap((section): Violation[] => {
+    const { inside, keptAt, enteredAt, leftAtEntryMs = 0, id } = section;
+    if (inside !== undefined || keptAt === undefined) return [];
+    const leftMs = leftAtEntryMs + enteredAt! - keptAt;
+    const ageMs = (1 - DRIFT) * (watchdogMs / 3) - leftMs;
+    if (ageMs <= keepMs + SLACK_MS) return [];
+    const message = `${id} was given what its client had kept, which the server had not confirmed for ${Math.round(ageMs)} ms; ${keepMs} ms are allowed`;
+    return [violation('an old proof', enteredAt!, message, [section])];
+  });
+}
+
+/** A lock is marked as kept for longer than a keeper may have it that dies. */
+export function longMarks({ plan, looks, faults }: Evidence): Violation[] {
+  const { keepMs, watchdogMs } = plan;
+  if (keepMs === undefined) return [];
+  const steps = faults.filter(({ aheadMs }) => aheadMs !== undefined);
+  const look = looks.find(
+    ({ holders, ttlMs, from, until }) =>
+      ttlMs > watchdogMs / 3 &&
+      holders.some(({ count }) => count === -1) &&
+      // A clock that is set back prolongs every lease.
+      !steps.some((step) => step.from <= until && step.until + watchdogMs >= from),
+  );
+  if (!look) return [];
+  const message = `"${look.lock}" was kept by ${look.holders[0]!.owner} with a lease of ${look.ttlMs} ms, which is more than a third of ${watchdogMs} ms`;
+  return [violation('kept for too long', look.from, message, [], look.lock)];
+}
+
+/** What ends the connections of clients, and so what they keep: wishes may have been missed, or the server may have forgotten them. */
+const ENDS_CONNECTIONS = new Set([RESTART_EMPTY, 'CLIENT KILL', 'cut connections']);
+
+/** A hold that began on a grant from before its client's connection was lost, when that was back. */
+export function keptOverConnections(evidence: Evidence): Violation[] {
+  const { plan, history, faults } = evidence;
+  if (plan.topology !== 'single') return []; // who is connected to which server, nobody knows
+  const ends = faults.filter(({ nemesis }) => ENDS_CONNECTIONS.has(nemesis));
+  return history.entered.filter(isKept).flatMap((section): Violation[] => {
+    const { enteredAt: at, inherits, clientIndex, id } = section;
+    const end = ends.find(
+      ({ clients, from, until }) =>
+        (clients?.includes(clientIndex) ?? true) &&
+        inherits.enteredAt < from &&
+        at > until + HEARD_WITHIN_MS &&
+        !isHindered(evidence, section, from, at),
+    );
+    if (!end) return [];
+    const message = `${id} entered ${Math.round(at - end.until)} ms after "${end.nemesis}" on a grant from before it`;
+    return [violation('kept over a connection', at, message, [inherits, section])];
+  });
+}
+
+/** Whether its process stood still, or its links did not tell it that they had ended. */
+function isHindered(evidence: Evidence, section: Section, from: number, until: number): boolean {
+  const { faults } = evidence;
+  return (
+    stoodStillMs(evidence, section, from, until) > 0 ||
+    faults.some(
+      ({ nemesis, clients, ...fault }) =>
+        clients?.includes(section.clientIndex) &&
+        !ENDS_CONNECTIONS.has(nemesis) &&
+        fault.from <= until &&
+        fault.until >= from,
+    )
+  );
+}
