@@ -20,7 +20,7 @@ import {
   outwards,
   type Scope,
 } from '../scopes/scope.js';
-import { Grant } from './grant.js';
+import { Grant, KEPT_WEIGHT } from './grant.js';
 import { assertEnterable, type GrantHolder, holderToReenter, SingleHold } from './hold.js';
 import { aborted, heldByCallerOfClient, heldElsewhere } from './messages.js';
 import { anonymousLockId, lockCallBegins, NestedCall, selfWaitOf } from './misuse.js';
@@ -165,7 +165,7 @@ class Acquisition implements Call {
     const kept = this.#isOutermost ? this.#takeKept() : undefined;
     if (kept) {
       const hold = this.#begin(this.#holder(kept), 'kept');
-      return pauseIfLong()?.then(() => hold) ?? Promise.resolve(hold);
+      return pauseIfLong(KEPT_WEIGHT)?.then(() => hold) ?? Promise.resolve(hold);
     }
     acquisitions.add(this);
     this.#endCall = lockCallBegins(this.#session, this.#lock, origin, leaseMs, position);

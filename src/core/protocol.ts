@@ -95,7 +95,7 @@ export interface Keeping {
   /** The lease of a grant that may be kept, in milliseconds. */
   readonly leaseMs: number;
   /** Whether the keeper hears other clients' wishes, and the grant has not been kept for long enough. */
-  readonly mayGoOn: boolean;
+  mayGoOn(at: Instant): boolean;
   begin(grant: KeepableGrant): void;
   /** A hold begins: has the grant proved, if its last proof is old. */
   holdBegins(at: Instant): void;

@@ -241,8 +241,8 @@ class KeptGrant implements Keeping, Watched<LockKeys> {
     return this.grant;
   }
 
-  get mayGoOn(): boolean {
-    return this.#keeper.isListening && elapsedMs(this.#beganAt) < LONGEST_USE * this.keepMs;
+  mayGoOn(at: Instant): boolean {
+    return this.#keeper.isListening && elapsedMs(this.#beganAt, at) < LONGEST_USE * this.keepMs;
   }
 
   begin(grant: KeepableGrant): void {

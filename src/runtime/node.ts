@@ -13,13 +13,20 @@ const MOST_A_TURN = 100;
 /** How many this turn has given so far. */
 let given = 0;
 
-/** Resolves when an answer may be given; undefined: now. */
-export function pauseIfLong(): Promise<void> | undefined {
+/** Resolves in the next turn; undefined: nothing waits for it. */
+let nextTurn: Promise<void> | undefined;
+let beginNextTurn: (() => void) | undefined;
+
+/**
+ * Resolves when an answer may be given; undefined: now.
+ *
+ * @param weight - how much it counts: an answer that takes less time than an error counts less
+ */
+export function pauseIfLong(weight = 1): Promise<void> | undefined {
   if (given === 0) setImmediate(turnEnds);
-  if (given++ < MOST_A_TURN) return undefined;
-  return new Promise((resolve) => {
-    setImmediate(resolve);
-  });
+  given += weight;
+  if (given <= MOST_A_TURN) return undefined;
+  return (nextTurn ??= new Promise((resolve) => (beginNextTurn = resolve)));
 }
 
 /** Resolves to the error when it may be thrown. */
@@ -41,6 +48,9 @@ export function rejecting<T>(call: () => Promise<T>): Promise<T> {
 
 function turnEnds(): void {
   given = 0;
+  nextTurn = undefined;
+  beginNextTurn?.();
+  beginNextTurn = undefined;
 }
 
 // Runs work that serves many callers outside the asynchronous context of the caller that happens to start it.

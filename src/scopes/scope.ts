@@ -116,8 +116,9 @@ export function* outwards(scope: Scope | undefined): Generator<Scope> {
 
 /** The scope that `lock()` and `unlock()` act for: the innermost `run`; undefined: an anonymous caller. */
 export function actingScope(scope: Scope | undefined): Scope | undefined {
-  for (const outer of outwards(scope)) if (outer.isActing) return outer;
-  return undefined;
+  let outer = scope;
+  while (outer && !outer.isActing) outer = outer.parent;
+  return outer;
 }
 
 /** The holders of a lock that code in `scope` is inside of; nearest first. */

@@ -449,7 +449,7 @@ export const MUTANTS: readonly Mutant[] = [
     'repeat of a mark taken for none',
     'who repeats an acquisition and finds that it has marked the lock takes that for a lock like any other',
     ['kept'],
-    lua('  isKept = keptLeaseMs ~= nil\n  if not isKept then', '  if not keptLeaseMs then'),
+    lua('local isKept = keptLeaseMs and isMarked', 'local isKept = false\nisMarked = false'),
   ),
   mutant(
     'marked though others listen',
