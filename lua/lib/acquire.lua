@@ -15,13 +15,13 @@ if counter then
     return rememberMs
   end
 end
--- An earlier copy may have marked it.
-local isMarked = not isFree and redis.call('HGET', lock, owner) == '-1'
-local isKept = keptLeaseMs and isMarked
+local isKept = false
 if keptLeaseMs and isFree then
   -- Whoever listens for a release already has made its wish, or makes none. (pcall: without permission, nobody is known not to listen.)
   local listening = redis.pcall('PUBSUB', numsub, channel)[2]
   isKept = listening ~= nil and listening <= tonumber(own)
+elseif keptLeaseMs then
+  isKept = redis.call('HGET', lock, owner) == '-1'
 end
 local lease = isKept and keptLeaseMs or leaseMs
 local ttlMs = 0
@@ -33,10 +33,6 @@ end
 -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
 local kept = redis.pcall('PEXPIRE', lock, isFree and lease or string.format('%.0f', math.max(ttlMs, tonumber(lease))))
 local refused = kept ~= 1 and kept
-if isMarked and not isKept and not refused then
-  local counted = redis.pcall('HSET', lock, owner, 1)
-  refused = type(counted) == 'table' and counted
-end
 if token and not refused then
   -- include: set-token
   refused = setToken(counter, token, rememberMs)

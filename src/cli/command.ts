@@ -146,11 +146,19 @@ export function wholeNumberOf(values: Values, name: string, least: number): numb
 // Output.
 
 export function print(line: string): void {
-  process.stdout.write(`${line}\n`);
+  process.stdout.write(`${visible(line)}\n`);
 }
 
 export function warn(line: string): void {
-  process.stderr.write(`holdfast: ${line}\n`);
+  process.stderr.write(`holdfast: ${line.split('\n').map(visible).join('\n')}\n`);
+}
+
+/** Text without control characters, but for colours: the name of a lock may be anything, and must not forge lines or move the cursor. */
+export function visible(text: string): string {
+  // eslint-disable-next-line no-control-regex -- the beginning of a colour
+  return text.replaceAll(/(?!\x1b\[[\d;]*m)[\p{Cc}\p{Cf}]/gu, (character) => {
+    return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
+  });
 }
 
 type Style = Parameters<typeof styleText>[0];

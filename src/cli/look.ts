@@ -24,6 +24,7 @@ import {
   told,
   type Values,
   type Verb,
+  visible,
   warn,
   wholeNumberOf,
   withClient,
@@ -81,7 +82,7 @@ export const watch: Verb = {
     withClient(values, async (holdfast) => {
       const options = listOptions(values, positionals[0]);
       const intervalMs = numberOf(values, 'interval', 100) ?? 1_000;
-      const end = whenEnded();
+      const end = whenEnded(true);
       const isScreen = process.stdout.isTTY && !values['json'];
       const changes: string[] = [];
       let before: ReadonlyMap<string, Inspection> | undefined;
@@ -99,7 +100,9 @@ export const watch: Verb = {
           try {
             const now = new Map<string, Inspection>();
             for await (const lock of holdfast.list(options)) now.set(lock.name, lock);
-            for (const { lockName, text } of before ? changesBetween(before, now) : [])
+            // What was cut off is not known, so a lock that is not listed may be held all the same.
+            const isWhole = now.size < (options.limit ?? Infinity);
+            for (const { lockName, text } of before && isWhole ? changesBetween(before, now) : [])
               tell(text, { lockName, change: text });
             before = now;
             trouble = '';
@@ -179,8 +182,11 @@ async function forceAfterAsking(holdfast: Holdfast, name: string, values: Values
     const hint = name.includes('*') ? ' (force takes one name, never a pattern)' : '';
     throw new CommandError(`${nobody(name)}${hint}`, EXIT.failed);
   }
-  if (!values['json']) for (const line of portrait(lock, new Date())) print(line);
-  if (!values['yes'] && !(await asked(`Free "${name}"?`))) {
+  if (values['json'] && !values['yes'])
+    throw new CommandError('--json asks nothing: give --yes, too');
+  if (lock.kind !== 'semaphore' && !values['json'])
+    for (const line of portrait(lock, new Date())) print(line);
+  if (lock.kind !== 'semaphore' && !values['yes'] && !(await asked(`Free "${name}"?`))) {
     print('Nothing was changed.');
     return EXIT.failed;
   }
@@ -198,7 +204,14 @@ async function asked(question: string): Promise<boolean> {
   if (!process.stdin.isTTY)
     throw new CommandError('nobody can be asked here, since there is no terminal: give --yes');
   const lines = createInterface({ input: process.stdin, output: process.stdout });
-  const answer = await lines.question(`${question} [y/N] `);
+  // Ctrl-C and Ctrl-D are a no.
+  const closed = new Promise<string>((resolve) => {
+    lines.on('close', () => {
+      resolve('');
+    });
+  });
+  const answered = lines.question(`${visible(question)} [y/N] `).catch(() => '');
+  const answer = await Promise.race([answered, closed]);
   lines.close();
   return /^y(es)?$/i.test(answer.trim());
 }
@@ -272,10 +285,13 @@ function portrait(lock: Inspection, now: Date): string[] {
   if (token !== undefined) lines.push(`  last fencing token ${token}`);
   if (isCut) lines.push('  (there are more than are listed)');
   if (holders.length > 0 && kind !== 'semaphore')
-    lines.push(
-      `  to free it: npx holdfast force ${/^[\w:.{}-]+$/.test(name) ? name : JSON.stringify(name)}`,
-    );
+    lines.push(`  to free it: npx holdfast force ${/^[\w:.-]+$/.test(name) ? name : quoted(name)}`);
   return lines;
+}
+
+/** For a shell. */
+function quoted(name: string): string {
+  return `'${name.replaceAll("'", "'\\''")}'`;
 }
 
 function hasIt({ isKept }: InspectedHolder): string {
@@ -339,11 +355,13 @@ function redraw(
   const shown = lines.slice(0, rows);
   if (lines.length > rows) shown.push(`… and ${String(lines.length - rows)} more`);
   const head = `${new Date().toISOString().slice(11, 19)}  ${status}  ${String(locks.length)} locks  (q ends)`;
-  process.stdout.write(`\u001b[H\u001b[2J${[head, '', ...shown, '', ...changes].join('\n')}\n`);
+  process.stdout.write(
+    `\u001b[H\u001b[2J${[head, '', ...shown, '', ...changes].map(visible).join('\n')}\n`,
+  );
 }
 
-/** Ends with Ctrl-C, SIGTERM, or on a terminal with q. */
-function whenEnded(): {
+/** Ends with Ctrl-C, SIGTERM, or, if it `readsKeys`, on a terminal with q. */
+function whenEnded(readsKeys = false): {
   readonly signal: AbortSignal;
   /** Until then, at most so long. */
   sleep(ms: number): Promise<void>;
@@ -360,7 +378,8 @@ function whenEnded(): {
   process.once('SIGINT', end);
   process.once('SIGTERM', end);
   const { stdin } = process;
-  if (stdin.isTTY) {
+  const isRaw = readsKeys && stdin.isTTY;
+  if (isRaw) {
     stdin.setRawMode(true);
     stdin.on('data', pressed);
   }
@@ -384,7 +403,7 @@ function whenEnded(): {
     done: () => {
       process.off('SIGINT', end);
       process.off('SIGTERM', end);
-      if (!stdin.isTTY) return;
+      if (!isRaw) return;
       stdin.setRawMode(false);
       stdin.off('data', pressed);
       stdin.pause();

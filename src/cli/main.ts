@@ -77,7 +77,7 @@ async function main(args: readonly string[]): Promise<number> {
   const [name, ...rest] = args;
   if (name === undefined) throw new CommandError('no verb: npx holdfast --help lists them');
   if (name === '--help' || name === '-h' || name === 'help') {
-    print(helpOfAll());
+    for (const line of helpOfAll().split('\n')) print(line);
     return EXIT.ok;
   }
   const verb = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined;
@@ -91,7 +91,7 @@ async function main(args: readonly string[]): Promise<number> {
   const options: NonNullable<Verb['options']> = { ...common, ...verb.options };
   const { values, positionals } = parseArgs({ args: own, options, allowPositionals: true });
   if (values['help']) {
-    print(helpOf(verb));
+    for (const line of helpOf(verb).split('\n')) print(line);
     return EXIT.ok;
   }
   const { least, most } = verb.positionals ?? { least: 0, most: 0 };
@@ -108,6 +108,9 @@ async function main(args: readonly string[]): Promise<number> {
   const call: Call = { values, positionals, command };
   return await verb.run(call);
 }
+
+// A warning that nobody can read must not end a `run`, whose command would work on without the lock.
+process.stderr.on('error', () => undefined);
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;

@@ -213,7 +213,7 @@ function environmentOf(name: string, { token }: Held): NodeJS.ProcessEnv {
   return {
     ...process.env,
     HOLDFAST_LOCK: name,
-    ...(token === undefined ? {} : { HOLDFAST_TOKEN: String(token) }),
+    HOLDFAST_TOKEN: token === undefined ? undefined : String(token), // not that of a run around this one
   };
 }
 
@@ -225,6 +225,8 @@ function runCommand(
   graceMs: number,
   received: Signals,
 ): Promise<number> {
+  if (hold.remaining() <= 0)
+    throw new CommandError('the lock was lost before the command was started', EXIT.lost);
   return new Promise((resolve, reject) => {
     const child = started(file, args, env);
     const kill = (): void => {
@@ -294,16 +296,34 @@ function signalAll(child: ChildProcess, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(-pid, signal);
   } catch {
-    return false;
+    return isOfOthers(child);
   }
 }
 
-/** Resolves when all that the command has started has ended, too: until then, it needs the lock. After `LEFT_BEHIND_MS` it is killed. */
+/** Whether processes of the command are left that may not be signalled, since they run as another user (by sudo). */
+function isOfOthers({ pid }: ChildProcess): boolean {
+  if (pid === undefined || !HAS_PROCESS_GROUPS) return false;
+  try {
+    process.kill(-pid, 0);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+/**
+ * Resolves when all that the command has started has ended, too: until then, it needs the lock. After `LEFT_BEHIND_MS` it is killed. What may
+ * not be killed is waited for.
+ */
 async function othersEnded(child: ChildProcess, hold: Held): Promise<void> {
   const endsAtMs = performance.now() + LEFT_BEHIND_MS;
   while (signalAll(child, 0) && performance.now() < endsAtMs && !hold.signal.aborted)
     await sleep(LOOK_EVERY_MS / 5);
   signalAll(child, 'SIGKILL');
+  for (let isWarned = false; isOfOthers(child) && !hold.signal.aborted; isWarned = true) {
+    if (!isWarned) warn('a process of the command runs as another user, and cannot be ended here');
+    await sleep(LOOK_EVERY_MS);
+  }
 }
 
 function numberOfSignal(signal: NodeJS.Signals): number {

@@ -340,7 +340,7 @@ class Acquisition implements Call {
     const isFromServer = claimed !== undefined && 'deadline' in claimed;
     const grant = isFromServer ? this.#handedOver(claimed) : claimed;
     if (!(grant instanceof Grant)) return this.#try();
-    const isKept = !isFromServer && grant.isKept;
+    const isKept = !isFromServer && grant.isKeepable;
     return this.#begin(this.#holder(grant), isFromServer ? 'hand-over' : isKept ? 'kept' : 'local');
   }
 

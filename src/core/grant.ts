@@ -168,8 +168,12 @@ export class Grant implements KeepableGrant, Due {
   }
 
   /** Whether its client may keep it after its last hold. */
-  get isKept(): boolean {
+  get isKeepable(): boolean {
     return this.#keeping !== undefined;
+  }
+
+  get isUsable(): boolean {
+    return this.remaining() > 0 && (!this.#keeping || this.#mayKeep());
   }
 
   get confirmedAt(): Instant {
@@ -217,6 +221,7 @@ export class Grant implements KeepableGrant, Due {
     this.#hadHolds = true;
     // Most grants have one hold only, and an empty array allocates room for 17 elements on its first push.
     if (this.#holds.length === 0) {
+      if (this.#hasBeenKept && !this.#keeping) this.#since = now(this.#session.clock);
       this.#keeping?.holdBegins(this.#since);
       this.#holds = [hold];
     } else this.#holds.push(hold);
@@ -236,7 +241,10 @@ export class Grant implements KeepableGrant, Due {
   decline(): void {
     if (this.#state.kind !== 'held' || this.#holds.length > 0) return;
     if (this.#session.isClosed) this.#abandon();
-    else this.#releaseUntilAnswered(false, () => undefined); // after a failure the clean-up goes on
+    else
+      this.#releaseUntilAnswered(false, (error) => {
+        if (error && this.#session.grants.has(this)) this.#abandon(); // the clean-up goes on
+      });
   }
 
   /** Its holds, as `holdfast.held()` shows them. */
@@ -299,12 +307,12 @@ export class Grant implements KeepableGrant, Due {
     if (this.#isHeldOrIdle) {
       this.#isRenewalUnanswered = false;
       if (reply !== 'kept') this.#loseTo(reply);
-      else this.#wasKept(leaseMs, deadline, answeredAt);
+      else this.#wasRenewed(leaseMs, deadline, answeredAt);
     }
     return isKept(reply);
   }
 
-  #wasKept(leaseMs: number, deadline: Deadline, answeredAt: Instant): void {
+  #wasRenewed(leaseMs: number, deadline: Deadline, answeredAt: Instant): void {
     this.#prolong(deadline, answeredAt);
     const { ownerId, lock } = this;
     if (leaseMs > 0 && !this.#keeping)
@@ -323,6 +331,7 @@ export class Grant implements KeepableGrant, Due {
   /** The server confirmed the grant until `deadline`; after a check without renewal, it confirmed only that the grant exists. */
   #prolong(deadline: Deadline, at: Instant = now(this.#session.clock)): void {
     if (!this.#isHeldOrIdle) return;
+    this.#isRenewalUnanswered = false;
     this.#deadline = later(this.#deadline, deadline, at);
     this.#confirmedAt = deadline.since;
     this.checkDeadline(at);
@@ -465,6 +474,7 @@ export class Grant implements KeepableGrant, Due {
     isShared: boolean,
   ): Promise<void> {
     if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit, false, true))) return;
+    const wasKept = this.isKeepable;
     try {
       this.#throwIfLost();
       if (this.isReleased) return;
@@ -473,10 +483,11 @@ export class Grant implements KeepableGrant, Due {
       const wantedMs = this.#keeping ? Math.max(leaseMs, lockWatchdogTimeoutMs) : leaseMs;
       this.#stopKeeping(); // this command sets a count, which says that somebody is inside
       const holdCount = Math.max(this.holdCount + more, 1);
-      const sentAt = await this.#keep(holdCount, wantedMs, waitLimit, isShared);
+      const sentAt = await this.#setCount(holdCount, wantedMs, waitLimit, isShared);
       this.#prolong(deadlineOf(sentAt, wantedMs));
       if (this.remaining() > 0) confirmed(); // a grant without holds is not lost when its deadline passes; it is merely over
     } catch (error) {
+      if (wasKept) this.#becomeLikeOthers(); // this caller has gone; the lease that it did not get is needed all the same
       throw this.#takenIfConflict(error);
     } finally {
       this.#passTurn();
@@ -487,7 +498,7 @@ export class Grant implements KeepableGrant, Due {
    * Sets the hold count and the lease on the server, and whether others may hold the lock beside this owner. Returns when the command
    * was sent. Throws if the lock is lost.
    */
-  async #keep(
+  async #setCount(
     holdCount: number,
     leaseMs: number,
     waitLimit: WaitLimit,
@@ -616,7 +627,7 @@ export class Grant implements KeepableGrant, Due {
   }
 
   /** After the last hold: lends the grant to the next caller of this client, or keeps it for one. Returns false if it must be released. */
-  #keepOn(): boolean {
+  #lendOrIdle(): boolean {
     if (!this.#keeping) return false;
     const at = now(this.#session.clock);
     const next = this.lock.nextWaiter;
@@ -630,12 +641,13 @@ export class Grant implements KeepableGrant, Due {
     this.#lend(at);
     // (If a loop of such calls has had this turn of the event loop for long enough, the waiter enters in the next one.)
     const pause = pauseIfLong(KEPT_WEIGHT);
-    if (pause) next.expect();
-    if (pause)
+    if (!pause) next.accept(this);
+    else {
+      next.expect();
       void pause.then(() => {
         next.accept(this);
       });
-    else next.accept(this);
+    }
     return true;
   }
 
@@ -659,7 +671,9 @@ export class Grant implements KeepableGrant, Due {
 
   /** Sets a count and the watchdog's lease on the server, repeated until it is answered or the lease is over. */
   #becomeLikeOthers(): void {
+    if (!this.#isHeldOrIdle) return;
     const { acquisitions: registry, lockWatchdogTimeoutMs } = this.#session;
+    this.renewing(lockWatchdogTimeoutMs);
     const confirm = (limit: WaitLimit): Promise<void> =>
       this.#confirm(lockWatchdogTimeoutMs, limit, 0, () => undefined, true);
     const options = { limitMs: leftMs(this.#deadline), registry };
@@ -674,7 +688,7 @@ export class Grant implements KeepableGrant, Due {
   release(hold: GrantedHold, isRepeat: boolean, done: Done): void {
     this.#drop(hold);
     const isLast = this.holdCount === 0 && this.#state.kind === 'held';
-    if (isLast ? this.#keepOn() : this.#keeping) {
+    if (isLast ? this.#lendOrIdle() : this.#keeping) {
       done();
       return;
     }
@@ -743,7 +757,7 @@ export class Grant implements KeepableGrant, Due {
     try {
       this.#throwIfLost();
       if (this.holdCount > 0) {
-        await this.#keep(this.holdCount, 0, waitLimit);
+        await this.#setCount(this.holdCount, 0, waitLimit);
         return;
       }
       if (this.#state.kind === 'released' && this.#state.isConfirmed) return; // an earlier release, of another hold, has done it
@@ -778,7 +792,7 @@ export class Grant implements KeepableGrant, Due {
   /** The server does not have the owner, so the grant is lost. Tries to find out how. */
   async #howLost(waitLimit: WaitLimit): Promise<LockLostError> {
     try {
-      await this.#keep(1, 0, waitLimit);
+      await this.#setCount(1, 0, waitLimit);
     } catch (error) {
       if (error instanceof KeyConflictError) return this.lose('taken');
       if (error instanceof LockLostError) return error;

@@ -285,8 +285,9 @@ export class SingleHold implements OwnHold {
 
   /** Why it is no longer usable; undefined: it is held. */
   #refusal(what: string): Error | undefined {
-    const released = this.#isGivenUp ? releasedAlready(this.lockName, what) : undefined;
-    return this.#loss ?? this.#grant.loss ?? released;
+    return (
+      this.#loss ?? (this.#isGivenUp ? releasedAlready(this.lockName, what) : this.#grant.loss)
+    );
   }
 }
 

@@ -61,6 +61,8 @@ export function isKept(reply: KeepReply): boolean {
 /** A grant as its lock and the waiters see it. */
 export interface Granted extends Renewable {
   readonly isHeld: boolean;
+  /** Whether a hold may begin on it without asking the server. */
+  readonly isUsable: boolean;
   readonly holdCount: number;
   /** The fencing token, if the lock is fenced. */
   readonly token?: bigint | undefined;
@@ -78,7 +80,7 @@ export interface KeepableGrant extends Granted {
   /** When the command that last confirmed the grant was sent. */
   readonly confirmedAt: Instant;
   /** Whether its client may keep it after its last hold. */
-  readonly isKept: boolean;
+  readonly isKeepable: boolean;
   /** Whether it is kept without a hold. */
   readonly isIdle: boolean;
   /** As an idle grant: gets its next hold, which the caller adds at once. False if the server must be asked instead. */

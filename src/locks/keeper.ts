@@ -58,6 +58,7 @@ export class Keeper implements Due, ChannelListener {
   #subscription: Subscription | undefined;
   readonly #kept = new Map<string, KeptGrant>();
   readonly #names = new Map<string, Name>();
+  readonly #decided = new WeakMap<object, boolean>();
   /** Owners that were wished for and are not known: perhaps their acquisition has not been answered yet. */
   readonly #wished = new Set<string>();
   /** The grants that are proved at the end of this turn of the event loop. */
@@ -74,8 +75,17 @@ export class Keeper implements Due, ChannelListener {
 
   // Acquisitions.
 
-  /** Whether an acquisition that is about to be sent may mark the lock: one that is used again and again, and that others do not want. */
-  mayMark(lock: string, keepMs: number): boolean {
+  /**
+   * Whether an acquisition that is about to be sent may mark the lock: one that is used again and again, and that others do not want.
+   * Decided once for all tries of a request, since they have one owner, and a repeat must agree with the copies before it.
+   */
+  mayMark(request: object, lock: string, keepMs: number): boolean {
+    let mayMark = this.#decided.get(request);
+    if (mayMark === undefined) this.#decided.set(request, (mayMark = this.#mayMark(lock, keepMs)));
+    return mayMark;
+  }
+
+  #mayMark(lock: string, keepMs: number): boolean {
     const nowMs = this.clock.nowMs();
     const name = this.#names.get(lock);
     const isUsedAgain = name !== undefined && nowMs - name.usedAtMs <= keepMs;
@@ -132,7 +142,7 @@ export class Keeper implements Due, ChannelListener {
   }
 
   readonly #proveAll = (): void => {
-    const watched = this.#toProve.filter(({ grant }) => grant.isKept);
+    const watched = this.#toProve.filter(({ grant }) => grant.isKeepable);
     this.#toProve = [];
     const keyOf = ({ target }: KeptGrant): string => this.#renewer.batchKey(target);
     for (const batch of inBatches(watched, keyOf, BATCH_SIZE)) void this.#prove(batch);
@@ -141,6 +151,7 @@ export class Keeper implements Due, ChannelListener {
   async #prove(batch: readonly KeptGrant[]): Promise<void> {
     const { leaseMs } = this;
     const sentAt = now(this.clock);
+    for (const { grant } of batch) grant.renewing?.(leaseMs);
     try {
       const replies = await this.#renewer.renew(batch, leaseMs);
       const deadline = deadlineOf(sentAt, leaseMs);
@@ -198,13 +209,12 @@ export class Keeper implements Due, ChannelListener {
     let shortestMs = Infinity;
     for (const kept of [...this.#kept.values()]) {
       if (kept.isOver(at) || !this.isListening) {
-        const name = kept.grant.isIdle && this.#names.get(kept.target.lock);
-        if (name) name.pauseMs = 0; // nobody else wanted it
+        const name = this.#names.get(kept.target.lock);
+        if (name && kept.grant.isIdle && this.isListening) name.pauseMs = 0; // nobody else wanted it
         kept.grant.letGo();
       } else shortestMs = Math.min(shortestMs, kept.keepMs);
     }
-    if (this.#kept.size > 0 && shortestMs < Infinity)
-      this.#server.schedule.within(this, shortestMs / 2);
+    if (shortestMs < Infinity) this.#server.schedule.within(this, shortestMs / 2);
   }
 }
 

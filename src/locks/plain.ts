@@ -126,9 +126,10 @@ export class ReentrantLockBackend implements LockBackend {
   }
 
   /** A request that may keep the lock is marked as such on the server; not that of a member of a MultiLock. */
-  #mark({ isWatched, attemptMs }: LockRequest): Mark | undefined {
+  #mark(request: LockRequest): Mark | undefined {
+    const { isWatched, attemptMs } = request;
     const keep = isWatched && attemptMs === undefined ? this.#keep : undefined;
-    if (!keep?.keeper.mayMark(this.keys.lock, keep.keepMs)) return undefined;
+    if (!keep?.keeper.mayMark(request, this.keys.lock, keep.keepMs)) return undefined;
     return {
       leaseMs: keep.keeper.leaseMs,
       ownListeners: Number(this.#server.channels.isSubscribed(this.keys.channel)),
@@ -158,7 +159,8 @@ export class ReentrantLockBackend implements LockBackend {
     if (unsaid !== undefined) this.#server.wishRefused(unsaid);
     if (this.#local.isReleasing(this.keys.lock, holder)) return true; // with replicas, a command may overtake a release
     // A node of a cluster counts only its own subscribers.
-    return heardBy !== undefined && (heardBy > 0 || this.connection.isCluster);
+    const mayBeHeard = heardBy !== undefined && (heardBy > 0 || this.connection.isCluster);
+    return mayBeHeard && unsaid === undefined;
   }
 
   /**
@@ -290,8 +292,13 @@ export class ReentrantLockBackend implements LockBackend {
     this.#local.forget(this.keys.lock, ownerId);
   }
 
+  /** Whether this client keeps the lock, and nobody holds it. */
+  get isKeptHere(): boolean {
+    return this.#local.idleGrantOf(this.keys.lock) !== undefined;
+  }
+
   /** Whether a waiter of this lock object takes a grant that its client has kept. */
-  get isKept(): boolean {
+  get hasKeep(): boolean {
     return this.#keep !== undefined;
   }
 
@@ -314,7 +321,7 @@ export class ReentrantLockBackend implements LockBackend {
   }
 
   /** This client's grant of the lock; undefined: it does not hold the lock. */
-  get localGrant(): Granted | undefined {
+  get localGrant(): KeepableGrant | undefined {
     return this.#local.grantOf(this.keys.lock);
   }
 
@@ -340,7 +347,7 @@ export class ReentrantLockBackend implements LockBackend {
   line(): Line<NextWaiter> {
     const { schedule, lockWatchdogTimeoutMs, watchdog } = this.#server;
     const { clock } = schedule;
-    const localGrant = (): Granted | undefined => this.localGrant;
+    const localGrant = (): KeepableGrant | undefined => this.localGrant;
     return this.#local.lines.of(this.keys.lock, (onEmpty) => {
       return new Line({
         clock,
@@ -353,7 +360,9 @@ export class ReentrantLockBackend implements LockBackend {
         roundTrip: () => this.connection.command('exists', this.keys.lock),
         verify: () => {
           const grant = localGrant();
-          if (grant) watchdog.renew([grant]);
+          if (!grant) return;
+          grant.letGo(); // a grant that is kept is not under the watchdog
+          watchdog.renew([grant]);
         },
         onEmpty,
       });
@@ -465,7 +474,8 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
 
   override wait(seen: HeldReply, triedAtMs: number): void {
     super.wait(seen, triedAtMs);
-    if (this.#accepted) this.entry?.goOn(); // it was given the lock while it tried
+    // It was given the lock while it tried, or the holder has ended since, and the lock is kept: nobody else would wake it.
+    if (this.#accepted || this.#lock.isKeptHere) this.entry?.goOn();
   }
 
   override leave(leaseMs?: number): boolean {
@@ -490,7 +500,7 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
   }
 
   get takesKept(): boolean {
-    return this.request.isWatched && this.#lock.isKept;
+    return this.request.isWatched && this.#lock.hasKeep;
   }
 
   handOver(ownerId: string, successorId: string, limit: TimeLimit): Promise<HandOverReply> {
@@ -517,7 +527,7 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
   claim(): Granted | undefined {
     const accepted = this.#accepted;
     this.#accepted = undefined;
-    if (!accepted || accepted.remaining() > 0) return accepted;
+    if (!accepted || accepted.isUsable) return accepted;
     accepted.decline();
     return undefined;
   }
@@ -553,7 +563,7 @@ class LocalLocks {
   }
 
   /** This client's grant of the lock, if it may still rely on it. */
-  grantOf(lock: string): Granted | undefined {
+  grantOf(lock: string): KeepableGrant | undefined {
     const grant = this.#grants.get(lock);
     return grant && grant.remaining() > 0 ? grant : undefined;
   }
@@ -573,7 +583,7 @@ class LocalLocks {
   /** This client's grant of the lock, if it may be kept after its last hold. */
   keptGrantOf(lock: string): KeepableGrant | undefined {
     const grant = this.#grants.get(lock);
-    return grant?.isKept ? grant : undefined;
+    return grant?.isKeepable ? grant : undefined;
   }
 
   turnsOf(lock: string, clock: Clock): FairnessBetweenClients {

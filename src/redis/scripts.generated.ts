@@ -36,7 +36,7 @@ export const scripts: {
 } = {
   acquire: {
     name: 'acquire',
-    sha1: '5504fda562cb1382d057778f0b7d82dc2bffe20f',
+    sha1: '148e8830860cb4ab0998402973288fba59dc02f9',
     source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than
 -- all before.
 -- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
@@ -111,13 +111,13 @@ if counter then
     return rememberMs
   end
 end
--- An earlier copy may have marked it.
-local isMarked = not isFree and redis.call('HGET', lock, owner) == '-1'
-local isKept = keptLeaseMs and isMarked
+local isKept = false
 if keptLeaseMs and isFree then
   -- Whoever listens for a release already has made its wish, or makes none. (pcall: without permission, nobody is known not to listen.)
   local listening = redis.pcall('PUBSUB', numsub, channel)[2]
   isKept = listening ~= nil and listening <= tonumber(own)
+elseif keptLeaseMs then
+  isKept = redis.call('HGET', lock, owner) == '-1'
 end
 local lease = isKept and keptLeaseMs or leaseMs
 local ttlMs = 0
@@ -129,10 +129,6 @@ end
 -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
 local kept = redis.pcall('PEXPIRE', lock, isFree and lease or string.format('%.0f', math.max(ttlMs, tonumber(lease))))
 local refused = kept ~= 1 and kept
-if isMarked and not isKept and not refused then
-  local counted = redis.pcall('HSET', lock, owner, 1)
-  refused = type(counted) == 'table' and counted
-end
 if token and not refused then
   -- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
   local function setToken(counter, token, rememberMs)
@@ -285,7 +281,7 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   gather: {
     name: 'gather',
-    sha1: 'a775bc7cdd475b8dc9120f1236f26924369b382b',
+    sha1: 'b0a80eddbd9a51f0a128603df1bad66847423a14',
     source: `-- Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
 -- cluster, all keys are of one slot.
 -- Each lock has its own answer: what its own script would refuse is not done and answered by false, whatever becomes of the others; sent again
@@ -367,13 +363,13 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs, keptLeaseMs, o
       return rememberMs
     end
   end
-  -- An earlier copy may have marked it.
-  local isMarked = not isFree and redis.call('HGET', lock, owner) == '-1'
-  local isKept = keptLeaseMs and isMarked
+  local isKept = false
   if keptLeaseMs and isFree then
     -- Whoever listens for a release already has made its wish, or makes none. (pcall: without permission, nobody is known not to listen.)
     local listening = redis.pcall('PUBSUB', numsub, channel)[2]
     isKept = listening ~= nil and listening <= tonumber(own)
+  elseif keptLeaseMs then
+    isKept = redis.call('HGET', lock, owner) == '-1'
   end
   local lease = isKept and keptLeaseMs or leaseMs
   local ttlMs = 0
@@ -385,10 +381,6 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs, keptLeaseMs, o
   -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last, and this is a new one.
   local kept = redis.pcall('PEXPIRE', lock, isFree and lease or string.format('%.0f', math.max(ttlMs, tonumber(lease))))
   local refused = kept ~= 1 and kept
-  if isMarked and not isKept and not refused then
-    local counted = redis.pcall('HSET', lock, owner, 1)
-    refused = type(counted) == 'table' and counted
-  end
   if token and not refused then
     -- Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
     local function setToken(counter, token, rememberMs)

@@ -128,13 +128,13 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       return rememberMs;
     }
   }
-  // An earlier copy may have marked it.
-  const isMarked = !isFree && redis.call('HGET', lock, owner) === '-1';
-  let isKept: Value = lua.and(keptLeaseMs, () => isMarked);
+  let isKept: Value = false;
   if (lua.truthy(keptLeaseMs) && isFree) {
     // Whoever listens for a release already has made its wish, or makes none. (pcall: without permission, nobody is known not to listen.)
     const listening = lua.get(redis.pcall('PUBSUB', numsub, channel), 2);
     isKept = listening !== undefined && lua.compare(listening, '<=', tonumber(own));
+  } else if (lua.truthy(keptLeaseMs)) {
+    isKept = redis.call('HGET', lock, owner) === '-1';
   }
   const lease = lua.or(
     lua.and(isKept, () => keptLeaseMs),
@@ -153,10 +153,6 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.or(isFree && lease, () => string.format('%.0f', math.max(ttlMs, tonumber(lease)))),
   );
   let refused: Value = kept !== 1 && kept;
-  if (isMarked && !lua.truthy(isKept) && !lua.truthy(refused)) {
-    const counted = redis.pcall('HSET', lock, owner, 1);
-    refused = type(counted) === 'table' && counted;
-  }
   if (lua.truthy(token) && !lua.truthy(refused)) {
     // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
     function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {
@@ -450,13 +446,13 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
         return rememberMs;
       }
     }
-    // An earlier copy may have marked it.
-    const isMarked = !isFree && redis.call('HGET', lock, owner) === '-1';
-    let isKept: Value = lua.and(keptLeaseMs, () => isMarked);
+    let isKept: Value = false;
     if (lua.truthy(keptLeaseMs) && isFree) {
       // Whoever listens for a release already has made its wish, or makes none. (pcall: without permission, nobody is known not to listen.)
       const listening = lua.get(redis.pcall('PUBSUB', numsub, channel), 2);
       isKept = listening !== undefined && lua.compare(listening, '<=', tonumber(own));
+    } else if (lua.truthy(keptLeaseMs)) {
+      isKept = redis.call('HGET', lock, owner) === '-1';
     }
     const lease = lua.or(
       lua.and(isKept, () => keptLeaseMs),
@@ -475,10 +471,6 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       lua.or(isFree && lease, () => string.format('%.0f', math.max(ttlMs, tonumber(lease)))),
     );
     let refused: Value = kept !== 1 && kept;
-    if (isMarked && !lua.truthy(isKept) && !lua.truthy(refused)) {
-      const counted = redis.pcall('HSET', lock, owner, 1);
-      refused = type(counted) === 'table' && counted;
-    }
     if (lua.truthy(token) && !lua.truthy(refused)) {
       // Writes a token that is remembered for so long (nil: for ever); the error if that is refused.
       function setToken(counter?: Value, token?: Value, rememberMs?: Value): Value {

@@ -33,8 +33,9 @@ export async function forceUnlock(
   if (other) return { outcome: 'changed', ownerId: other.ownerId };
   if (kind === 'lock')
     return { outcome: (await holdfast.getLock(name).forceUnlock()) ? 'forced' : 'free' };
+  // Only the half that was seen: when a writer is forced out, the next readers in line are let in.
   const lock = holdfast.getReadWriteLock(name);
-  const wrote = await lock.writeLock().forceUnlock();
-  const read = await lock.readLock().forceUnlock();
-  return { outcome: wrote || read ? 'forced' : 'free' };
+  const isWritten = holders.some(({ mode }) => mode === 'write');
+  const half = isWritten ? lock.writeLock() : lock.readLock();
+  return { outcome: (await half.forceUnlock()) ? 'forced' : 'free' };
 }

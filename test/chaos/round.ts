@@ -65,7 +65,18 @@ export async function playRound(plan: Plan, options: RoundOptions = {}): Promise
     journals.read();
     const { looks, takeovers } = observer;
     const faults = [...stage.faults.all, ...takeovers.besides(stage.faults.all)];
-    const evidence = { plan, history, faults, looks, healedAt, stoppedAt, ownLags: ownLag.noted };
+    const ownLags = ownLag.noted;
+    const heardWithinMs = 500;
+    const evidence = {
+      plan,
+      history,
+      faults,
+      looks,
+      healedAt,
+      stoppedAt,
+      heardWithinMs,
+      ownLags,
+    };
     const violations = [...check(evidence), ...stuck, ...unclosed, ...left];
     return { plan, evidence, violations, mess: stage.mess, tookMs: machineMs() - startedAt };
   } finally {

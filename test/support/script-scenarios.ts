@@ -117,7 +117,11 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
     ['sent again', { lock: held }, acquired],
     ['of a free lock that may be kept', {}, [...acquired, 0, 20_000, 0, 'channel', 'NUMSUB']],
     ['of a lock that is kept', { lock: kept }, acquired],
-    ['sent again, no longer to be kept', { lock: { ...held, count: -1 } }, acquired],
+    [
+      'sent again, that may be kept',
+      { lock: { ...held, count: -1 } },
+      [...acquired, 0, 20_000, 0, 'channel', 'NUMSUB'],
+    ],
     ['of a lock that is held', { lock: byOther }, acquired],
     ['fenced, of a free lock', {}, fenced, fencedKeys],
     ['fenced, after others', { counter }, fenced, fencedKeys],

@@ -14,6 +14,8 @@ export interface Evidence {
   readonly healedAt: number;
   /** When the callers were told to stop. */
   readonly stoppedAt: number;
+  /** How long a message may take to be heard on a machine that is busy; left out: as in the simulator. */
+  readonly heardWithinMs?: number;
   /** Times at which the campaign's own process was suspended: then nothing here can count as late. */
   readonly ownLags: readonly { readonly at: number; readonly ms: number }[];
 }

@@ -25,7 +25,7 @@ function isKept(section: Section): section is Kept {
 
 /** Somebody of another client waited, all was well, and the lock went to its keeper's own next caller. */
 export function passedOver(evidence: Evidence): Violation[] {
-  const { history } = evidence;
+  const { history, heardWithinMs = HEARD_WITHIN_MS } = evidence;
   const kept = history.entered.filter(isKept);
   const calls = grouped(
     [...history.sections.values()].filter(({ inside }) => inside === undefined),
@@ -33,7 +33,7 @@ export function passedOver(evidence: Evidence): Violation[] {
   );
   return kept.flatMap((section): Violation[] => {
     const { enteredAt: at, inherits, client, locks, id } = section;
-    const late = at - HEARD_WITHIN_MS;
+    const late = at - heardWithinMs;
     if (inherits.enteredAt > late) return [];
     const waiter = calls.get(locks[0]!)!.find((other) => {
       const { calledAt, enteredAt = Infinity, endedAt = Infinity } = other;
@@ -43,7 +43,7 @@ export function passedOver(evidence: Evidence): Violation[] {
       const since = Math.max(calledAt, inherits.enteredAt);
       if ([section, other].some((each) => isDisturbed(evidence, each, since, at))) return false;
       const lagMs = stoodStillMs(evidence, section, since, at);
-      return at - since - lagMs - 3 * slowestAnswerMs(evidence, since, at) > HEARD_WITHIN_MS;
+      return at - since - lagMs - 3 * slowestAnswerMs(evidence, since, at) > heardWithinMs;
     });
     if (!waiter) return [];
     const message = `${id} entered "${locks[0]!}" on a grant that its client had kept, though ${waiter.id} of another client waited for ${Math.round(at - waiter.calledAt)} ms`;
@@ -91,7 +91,7 @@ const ENDS_CONNECTIONS = new Set([RESTART_EMPTY, 'CLIENT KILL', 'cut connections
 
 /** A hold that began on a grant from before its client's connection was lost, when that was back. */
 export function keptOverConnections(evidence: Evidence): Violation[] {
-  const { plan, history, faults } = evidence;
+  const { plan, history, faults, heardWithinMs = HEARD_WITHIN_MS } = evidence;
   if (plan.topology !== 'single') return []; // who is connected to which server, nobody knows
   const ends = faults.filter(({ nemesis }) => ENDS_CONNECTIONS.has(nemesis));
   return history.entered.filter(isKept).flatMap((section): Violation[] => {
@@ -100,7 +100,7 @@ export function keptOverConnections(evidence: Evidence): Violation[] {
       ({ clients, from, until }) =>
         (clients?.includes(clientIndex) ?? true) &&
         inherits.enteredAt < from &&
-        at > until + HEARD_WITHIN_MS &&
+        at > until + heardWithinMs &&
         !isHindered(evidence, section, from, at),
     );
     if (!end) return [];

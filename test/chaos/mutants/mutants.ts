@@ -134,7 +134,10 @@ export const MUTANTS: readonly Mutant[] = [
       "if holdCount ~= '0' then\n  local counted = redis.pcall('HINCRBY', lock, owner, holdCount)",
     ),
     src('const holdCount = Math.max(this.holdCount + more, 1);', 'const holdCount = more;'),
-    src('await this.#keep(this.holdCount, 0, waitLimit);', 'await this.#keep(-1, 0, waitLimit);'),
+    src(
+      'await this.#setCount(this.holdCount, 0, waitLimit);',
+      'await this.#setCount(-1, 0, waitLimit);',
+    ),
   ),
   mutant(
     'repeat taken for a first try',
@@ -449,7 +452,7 @@ export const MUTANTS: readonly Mutant[] = [
     'repeat of a mark taken for none',
     'who repeats an acquisition and finds that it has marked the lock takes that for a lock like any other',
     ['kept'],
-    lua('local isKept = keptLeaseMs and isMarked', 'local isKept = false\nisMarked = false'),
+    lua("isKept = redis.call('HGET', lock, owner) == '-1'", 'isKept = false'),
   ),
   mutant(
     'marked though others listen',

@@ -222,6 +222,27 @@ describe('ls, show and force', () => {
   });
 });
 
+it('force on a writer leaves the readers alone that it lets in', async () => {
+  const rw = client.getReadWriteLock(name);
+  const writer = await rw.writeLock().acquire();
+  const readers = [rw.readLock().acquire(), rw.readLock().acquire()];
+  expect((await holdfast('force', name, '--yes')).code).toBe(0);
+  await expect(writer.release()).rejects.toMatchObject({ lossReason: 'forced' });
+  for (const reader of await Promise.all(readers)) {
+    expect(reader.signal.aborted).toBe(false);
+    await reader.release();
+  }
+});
+
+it('shows the control characters of a name, and quotes it for a shell', async () => {
+  const odd = `${name}\n$(id) 'x'`;
+  const hold = await client.getLock(odd).acquire();
+  const { out } = await holdfast('ls', name);
+  expect(out).toContain(`${name}\\u{a}$(id)`);
+  expect((await holdfast('show', odd)).out).toContain(`force '${name}\\u{a}$(id) '\\''x'\\'''`);
+  await hold.release();
+});
+
 it('ls ends in silence when nobody reads it any more', async () => {
   const hold = await client.getLock(name).acquire();
   const listing = start('ls');
@@ -311,6 +332,19 @@ describe('run', () => {
     expect(holder).toMatchObject({ holdCount: 1 });
     expect(await running.end()).toMatchObject({ code: 7, err: '' });
     expect(await client.getLock(name).isLocked()).toBe(false);
+  });
+
+  it('ends its command in time though nobody reads its warnings', async () => {
+    const running = start(
+      'run',
+      name,
+      '--lease',
+      '3000',
+      ...script('setInterval(() => undefined, 1e6)'),
+    );
+    await expect.poll(() => client.getLock(name).isLocked(), { timeout: 20_000 }).toBe(true);
+    running.child.stderr!.destroy();
+    expect((await running.end()).code).toBe(76);
   });
 
   it.each([

@@ -297,6 +297,12 @@ describe('a lock in use that may be kept', () => {
   });
 });
 
+it('a caller whose first try crossed that of another caller does not wait for what its own client keeps', async () => {
+  const plain = keeper.getLock(kept.name);
+  for (let round = 0; round < 30; round++)
+    await Promise.all([kept, plain].map((lock) => lock.withLock(() => undefined)));
+});
+
 describe('with short leases', () => {
   const short: Partial<HoldfastOptions> = { lockWatchdogTimeout: 900 };
 
@@ -354,6 +360,19 @@ describe('with a bad network', () => {
     proxy.cut();
     await soon(async () => (await redis.exists(kept.name)) === 0);
     await pair(kept);
+  });
+
+  it('a hold outlives a nested call that gave up before its answer came', async () => {
+    await using client = await connectedClient({ redis: proxy.url, lockWatchdogTimeout: 3_000 });
+    const lock = client.getLock(uniqueName(), { keep: 300 });
+    await becomeKept(lock, client);
+    const hold = await lock.acquire();
+    proxy.delay({ downstreamMs: 300 });
+    await hold.run(() => rejectionOf(lock.acquire({ wait: 50, lease: 5_000 })));
+    proxy.delay();
+    await sleep(1_500); // longer than the lease of a lock that is kept
+    expect(hold.signal.aborted).toBe(false);
+    await hold.release();
   });
 
   it('a repeat of a marked acquisition finds its mark, and keeps the short lease', async () => {
