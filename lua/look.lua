@@ -9,6 +9,6 @@ local holderCount = redis.call('HLEN', lock)
 if holderCount == 0 then
   return false
 end
-local fields = holderCount == 1 and redis.call('HKEYS', lock)
+local fields = holderCount == 1 and redis.call('HGETALL', lock)
 -- include: holder
 return { holder, redis.call('PTTL', lock) }

@@ -9,7 +9,7 @@ local lock, line, places = unpack(KEYS)
 
 local holderCount = redis.call('HLEN', lock)
 if holderCount > 0 then
-  local fields = holderCount == 1 and redis.call('HKEYS', lock)
+  local fields = holderCount == 1 and redis.call('HGETALL', lock)
   -- include: holder
 end
 

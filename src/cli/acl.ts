@@ -5,7 +5,7 @@ import { CommandError, EXIT, print, type Verb } from './command.js';
 /** The commands that every client needs. */
 const COMMANDS: readonly string[] =
   `ping info script|load evalsha eval subscribe unsubscribe publish pubsub|numsub
-exists get set del pttl pexpire pexpireat time hget hgetall hmget hset hdel hexists hkeys hlen
+exists get set del pttl pexpire pexpireat time hget hgetall hmget hset hdel hexists hlen
 zadd zrem zrange zrangebyscore zscore type`.split(/\s/);
 
 /** Those that a client of a cluster needs besides; it loads no scripts. */

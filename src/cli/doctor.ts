@@ -207,7 +207,7 @@ async function permissions(redis: Patient): Promise<Check> {
     ...{ exists: [key], type: [key], set: [key, '1', 'PX', '2000'], get: [key], pttl: [key] },
     ...{ pexpire: [key, '1000'], pexpireat: [key, String(Date.now() + 1_000)], del: [key] },
     ...{ hset: [hash, 'f', '1'], hget: [hash, 'f'], hgetall: [hash], hmget: [hash, 'f'] },
-    ...{ hexists: [hash, 'f'], hkeys: [hash], hlen: [hash], hdel: [hash, 'f'] },
+    ...{ hexists: [hash, 'f'], hlen: [hash], hdel: [hash, 'f'] },
     ...{ zadd: [zset, '1', 'm'], zscore: [zset, 'm'], zrange: [zset, '0', '-1'] },
     ...{ zrangebyscore: [zset, '0', '1'], zrem: [zset, 'm'] },
     ...{ 'cluster|slots': [], scan: ['0', 'COUNT', '1'] },

@@ -916,7 +916,7 @@ return { inTheWay, ttlMs, string.format('%.0f', ticket), heardBy, why }
   },
   look: {
     name: 'look',
-    sha1: 'bc104afec24d4f9dab0f2b30e62746943e2e33a3',
+    sha1: 'd3833fd069397513775b9ff9d501a406af7c7add',
     source: `-- Looks at a lock: who holds it, and for how long.
 --
 -- KEYS[1] lock (hash): owner -> hold count
@@ -928,7 +928,7 @@ local holderCount = redis.call('HLEN', lock)
 if holderCount == 0 then
   return false
 end
-local fields = holderCount == 1 and redis.call('HKEYS', lock)
+local fields = holderCount == 1 and redis.call('HGETALL', lock)
 -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
 -- thread. More fields, or one of another form, belong to something else.
 local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
@@ -1510,7 +1510,7 @@ return answer
   },
   waiters: {
     name: 'waiters',
-    sha1: '3f7036178175abdd217c20b5d47644b7e078ea24',
+    sha1: '1a34fe894fd81beb80f0e8deddf00ee52e4089c6',
     source: `-- The owners that wait in line for a fair lock, in order. For debugging: it walks the whole line.
 --
 -- KEYS[1] lock (hash): owner -> hold count
@@ -1522,7 +1522,7 @@ local lock, line, places = unpack(KEYS)
 
 local holderCount = redis.call('HLEN', lock)
 if holderCount > 0 then
-  local fields = holderCount == 1 and redis.call('HKEYS', lock)
+  local fields = holderCount == 1 and redis.call('HGETALL', lock)
   -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
   -- thread. More fields, or one of another form, belong to something else.
   local holder = fields and string.match(fields[1], '^.+:%-?%d+$')

@@ -61,8 +61,6 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
 
   HGETALL: (keys, key) => [...(keys.hash(key) ?? [])].flat(),
 
-  HKEYS: (keys, key) => [...(keys.hash(key)?.keys() ?? [])],
-
   HLEN: (keys, key) => keys.hash(key)?.size ?? 0,
 
   HEXISTS: (keys, key, field) => Number(keys.hash(key)?.has(field) ?? false),

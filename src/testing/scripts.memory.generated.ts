@@ -1202,7 +1202,7 @@ function look(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   if (holderCount === 0) {
     return false;
   }
-  const fields = holderCount === 1 && redis.call('HKEYS', lock);
+  const fields = holderCount === 1 && redis.call('HGETALL', lock);
   // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
   // thread. More fields, or one of another form, belong to something else.
   const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
@@ -1928,7 +1928,7 @@ function waiters(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   const holderCount = redis.call('HLEN', lock);
   if (lua.compare(holderCount, '>', 0)) {
-    const fields = holderCount === 1 && redis.call('HKEYS', lock);
+    const fields = holderCount === 1 && redis.call('HGETALL', lock);
     // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
     // thread. More fields, or one of another form, belong to something else.
     const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);

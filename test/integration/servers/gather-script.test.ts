@@ -68,7 +68,7 @@ const DENIED = [
   'exists',
   'hexists',
   'hlen',
-  'hkeys',
+  'hgetall',
   'pttl',
   'get',
   'set',
