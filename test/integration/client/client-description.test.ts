@@ -44,14 +44,15 @@ it('a client shows its id, the state of its connection and how many locks it hol
     clientId,
     state: 'ready',
     heldCount: 2,
+    keptCount: 0,
   });
   await Promise.all(holds.map((hold) => hold.release()));
   expect(inspect(client)).toBe(
-    `Holdfast { clientId: '${clientId}', state: 'ready', heldCount: 0 }`,
+    `Holdfast { clientId: '${clientId}', state: 'ready', heldCount: 0, keptCount: 0 }`,
   );
   expect(inspect({ client }, { depth: 0 })).toBe('{ client: [Holdfast] }');
   await client.close();
-  expect(client.toJSON()).toEqual({ clientId, state: 'closed', heldCount: 0 });
+  expect(client.toJSON()).toEqual({ clientId, state: 'closed', heldCount: 0, keptCount: 0 });
 });
 
 it('a client counts the Redlocks that it holds', async () => {
