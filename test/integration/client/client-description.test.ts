@@ -47,7 +47,7 @@ it('a client shows its id, the state of its connection and how many locks it hol
     keptCount: 0,
   });
   await Promise.all(holds.map((hold) => hold.release()));
-  expect(inspect(client)).toBe(
+  expect(inspect(client, { breakLength: Infinity })).toBe(
     `Holdfast { clientId: '${clientId}', state: 'ready', heldCount: 0, keptCount: 0 }`,
   );
   expect(inspect({ client }, { depth: 0 })).toBe('{ client: [Holdfast] }');
