@@ -162,7 +162,7 @@ describe('a loss', () => {
     await using admin = new AdminRedis(server.url);
     await using child = startChild('silent-holder.ts', {
       HOLDFAST_TEST_REDIS_URL: server.url,
-      HOLDFAST_TEST_OPTIONS: JSON.stringify({ lockWatchdogTimeout: 3_000 }), // a busy machine takes a while to connect,
+      HOLDFAST_TEST_OPTIONS: JSON.stringify({ lockWatchdogTimeout: 3_000 }), // a busy machine connects slowly
     });
     await child.next('acquired');
     await admin.redis.flushall();
