@@ -42,10 +42,6 @@ type OnOneServer = Omit<LockKind, 'newClient'>;
 
 const KINDS = {
   'reentrant lock': { className: 'Lock', getLock: (client, name) => client.getLock(name) },
-  'kept lock': {
-    className: 'Lock',
-    getLock: (client, name) => client.getLock(name, { keep: 300 }),
-  },
   'fair lock': { className: 'FairLock', getLock: (client, name) => client.getFairLock(name) },
   'fenced lock': { className: 'FencedLock', getLock: (client, name) => client.getFencedLock(name) },
   'fenced fair lock': {
