@@ -9,8 +9,9 @@
 -- ARGV[2] numsub (string): "NUMSUB", or "SHARDNUMSUB" if the channel is a sharded one
 -- ARGV[3] most (integer): how many holders and waiters are listed at most
 -- Returns nil when there is no lock and no line; else {capacity (integer; 0: no weighted lock), holders (array: owner, leftMs (integer, -1: no
--- expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer), weight (string) or '' of each), isCut (0 or 1),
--- listeners (integer: clients that listen for a release), token (string) or ''}, without holders and waiters that have lapsed.
+-- expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer),
+-- weight (string) or '' of each), isCut (0 or 1), listeners (integer: clients that listen for a release), token (string) or ''}, without
+-- holders and waiters that have lapsed.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
 local lock, leases, line, places, counter = unpack(KEYS)
 local channel, numsub, most = unpack(ARGV)

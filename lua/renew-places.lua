@@ -40,9 +40,7 @@ end
 -- Asks the client that may keep the lock without using it to let go: an earlier wish may have been lost.
 local function wish(lock, owner)
   local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
-  if fields and fields[2] == '-1' then
-    -- include: holder, wish
-  end
+  -- include: holder, wish
 end
 
 -- Whose keys were prolonged in this call, by lock, and how long each lock lives: a client has many places in one line.

@@ -177,16 +177,16 @@ function listOptions(values: Values, prefix: string | undefined): ListOptions {
 }
 
 async function forceAfterAsking(holdfast: Holdfast, name: string, values: Values): Promise<number> {
+  if (values['json'] && !values['yes'])
+    throw new CommandError('--json asks nothing: give --yes, too');
   const lock = await holdfast.inspect(name);
   if (!lock || lock.holders.length === 0) {
     const hint = name.includes('*') ? ' (force takes one name, never a pattern)' : '';
     throw new CommandError(`${nobody(name)}${hint}`, EXIT.failed);
   }
-  if (values['json'] && !values['yes'])
-    throw new CommandError('--json asks nothing: give --yes, too');
-  if (lock.kind !== 'semaphore' && !values['json'])
-    for (const line of portrait(lock, new Date())) print(line);
-  if (lock.kind !== 'semaphore' && !values['yes'] && !(await asked(`Free "${name}"?`))) {
+  const isRefused = lock.kind === 'semaphore'; // by `forceUnlock`, which says why
+  if (!values['json'] && !isRefused) for (const line of portrait(lock, new Date())) print(line);
+  if (!values['yes'] && !isRefused && !(await asked(`Free "${name}"?`))) {
     print('Nothing was changed.');
     return EXIT.failed;
   }

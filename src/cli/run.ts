@@ -233,7 +233,6 @@ function runCommand(
       signalAll(child, 'SIGKILL');
     };
     // By its end, the lock may be another's.
-    if (hold.signal.aborted) kill();
     hold.signal.addEventListener('abort', kill, { once: true });
     let isAsked = false;
     let hasToEnd = false;

@@ -340,8 +340,8 @@ class Acquisition implements Call {
     const isFromServer = claimed !== undefined && 'deadline' in claimed;
     const grant = isFromServer ? this.#handedOver(claimed) : claimed;
     if (!(grant instanceof Grant)) return this.#try();
-    const isKept = !isFromServer && grant.isKeepable;
-    return this.#begin(this.#holder(grant), isFromServer ? 'hand-over' : isKept ? 'kept' : 'local');
+    const viaHere = grant.isKeepable ? 'kept' : 'local';
+    return this.#begin(this.#holder(grant), isFromServer ? 'hand-over' : viaHere);
   }
 
   /** Tries until the server answers, or the wait is over. */

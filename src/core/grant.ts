@@ -62,9 +62,6 @@ interface Origin {
   readonly acquiredAt: Instant;
 }
 
-/** Never changed: the first hold makes an array of its own. */
-const NO_HOLDS: GrantedHold[] = [];
-
 /** What a hold on a kept lock counts in a turn of the event loop, which has some 500 of them: about 2 ms. */
 export const KEPT_WEIGHT = 0.2;
 
@@ -102,7 +99,7 @@ export class Grant implements KeepableGrant, Due {
   /** Set during a hand-over. Resolves when it ends, including the plain release that follows a failure. Never rejects. */
   #handingOver: Promise<void> | undefined;
   #hadHolds = false;
-  #holds: GrantedHold[] = NO_HOLDS;
+  #holds: GrantedHold[] = [];
   #state: State = HELD;
   #deadline: Deadline;
   /** When the command that last confirmed the grant was sent. */
@@ -232,8 +229,7 @@ export class Grant implements KeepableGrant, Due {
 
   #drop(hold: GrantedHold): void {
     const index = this.#holds.indexOf(hold);
-    if (this.#holds.length === 1 && index === 0) this.#holds = NO_HOLDS;
-    else if (index >= 0) this.#holds.splice(index, 1);
+    if (index >= 0) this.#holds.splice(index, 1);
     if (this.#holds.length === 0) this.lock.unwatch(this);
   }
 
@@ -811,7 +807,6 @@ export class Grant implements KeepableGrant, Due {
     const next = this.lock.nextWaiter;
     const { isClosed, connection } = this.#session;
     if (!next || this.#state.kind !== 'held' || isClosed || !connection.isReady) return undefined;
-    if (this.#hasBeenKept) return undefined; // other clients want it, or may have wanted it for a while
     const { owners, acquiredAt } = this.#chain;
     if (owners.length >= MOST_HAND_OVERS || elapsedMs(acquiredAt) >= LONGEST_CHAIN_MS)
       return undefined;

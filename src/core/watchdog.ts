@@ -236,7 +236,7 @@ export class Watchdog implements Due {
 // Groups renewals into batches of one script call each, and spreads the calls over turns of the event loop.
 
 /** The leases in one script call: many, to need few calls; few enough that a call takes well under 10 ms. */
-const BATCH_SIZE = 500;
+export const BATCH_SIZE = 500;
 
 /**
  * The most turns of the event loop over which calls are spread. Other work runs in between, and the memory of one turn is garbage before

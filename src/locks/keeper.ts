@@ -13,7 +13,7 @@ import {
   type Watched,
 } from '../core/protocol.js';
 import type { Server } from '../core/server.js';
-import { inBatches } from '../core/watchdog.js';
+import { BATCH_SIZE, inBatches } from '../core/watchdog.js';
 import type { LockKeys } from '../redis/keys.js';
 import { type Clock, elapsedMs, type Instant, now } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
@@ -33,9 +33,6 @@ const LONGEST_PAUSE = 16;
 const MOST_NAMES = 10_000;
 const MOST_WISHES = 1_000;
 
-/** How many grants are proved in one script call at most. */
-const BATCH_SIZE = 500;
-
 /** What the keeper remembers of a name. All times are monotonic. */
 interface Name {
   usedAtMs: number;
@@ -53,8 +50,7 @@ export class Keeper implements Due, ChannelListener {
   readonly clock: Clock;
   readonly #server: Server;
   readonly #renewer: Renewer<LockKeys>;
-  /** What its owners begin with. */
-  readonly #ownerPrefix: string;
+  readonly #clientId: string;
   #subscription: Subscription | undefined;
   readonly #kept = new Map<string, KeptGrant>();
   readonly #names = new Map<string, Name>();
@@ -67,7 +63,7 @@ export class Keeper implements Due, ChannelListener {
   constructor(server: Server, clientId: string, renewer: Renewer<LockKeys>) {
     this.#server = server;
     this.#renewer = renewer;
-    this.#ownerPrefix = `${clientId}:`;
+    this.#clientId = clientId;
     this.clock = server.schedule.clock;
     this.leaseMs = Math.floor(server.lockWatchdogTimeoutMs / 3);
     server.connection.listen({ ready: this.#letAllGo, disturbed: this.#letAllGo });
@@ -91,7 +87,7 @@ export class Keeper implements Due, ChannelListener {
     const isUsedAgain = name !== undefined && nowMs - name.usedAtMs <= keepMs;
     this.used(lock);
     this.#subscription ??= this.#server.channels.subscribe(
-      `holdfast_wishes:${this.#ownerPrefix.slice(0, -1)}`,
+      `holdfast_wishes:${this.#clientId}`,
       () => false,
       this,
     );
@@ -110,7 +106,7 @@ export class Keeper implements Due, ChannelListener {
   /** An acquisition found the lock held: if by another client, keeping it for ourselves would be in its way. */
   foundHeld(lock: string, holder: string, keepMs: number): void {
     const name = this.#names.get(lock);
-    if (!name || holder.startsWith(this.#ownerPrefix)) return;
+    if (!name || holder.startsWith(`${this.#clientId}:`)) return;
     name.pausedUntilMs = Math.max(name.pausedUntilMs, this.clock.nowMs() + keepMs);
   }
 
@@ -172,7 +168,7 @@ export class Keeper implements Due, ChannelListener {
   /** A wish for an owner, or word that it was forced out. */
   message(payload: string): void {
     const [number, forced] = payload.split(' ', 2);
-    const ownerId = `${this.#ownerPrefix}${String(number)}`;
+    const ownerId = `${this.#clientId}:${String(number)}`;
     const kept = this.#kept.get(ownerId);
     if (kept && forced) kept.grant.lose('forced');
     else if (kept) this.#wish(kept);

@@ -115,7 +115,7 @@ export class ReentrantLockBackend implements LockBackend {
   acquire(ownerId: string, request: LockRequest, limit?: TimeLimit): Promise<AcquireReply> {
     const { connection } = this.#server;
     const { leaseMs } = request;
-    this.#local.idleGrantOf(this.keys.lock)?.letGo(); // this request may not take it
+    this.#idleGrant?.letGo(); // this request may not take it
     const mark = this.#mark(request);
     const read = (reply: unknown): AcquireReply => this.#readAcquire(reply);
     const fencing = this.counter ?? NO_FENCING;
@@ -157,7 +157,9 @@ export class ReentrantLockBackend implements LockBackend {
   /** Whether a holder may let go in a moment. `heardBy`: how many heard our wish for what it keeps; `unsaid`: why nobody could hear it. */
   isAskedFor(holder: string, heardBy?: number, unsaid?: string): boolean {
     if (unsaid !== undefined) this.#server.wishRefused(unsaid);
-    if (this.#local.isReleasing(this.keys.lock, holder)) return true; // with replicas, a command may overtake a release
+    // With replicas, a command may overtake a release by this client.
+    const latest = this.#local.latestOf(this.keys.lock);
+    if (latest?.ownerId === holder && !latest.isHeld && !latest.isIdle) return true;
     // A node of a cluster counts only its own subscribers.
     const mayBeHeard = heardBy !== undefined && (heardBy > 0 || this.connection.isCluster);
     return mayBeHeard && unsaid === undefined;
@@ -262,7 +264,7 @@ export class ReentrantLockBackend implements LockBackend {
   /** A lock that this client itself keeps without a hold is free for its callers. */
   async isLocked(): Promise<boolean> {
     const [holder] = await this.#look();
-    return holder !== '' && holder !== this.#local.idleGrantOf(this.keys.lock)?.ownerId;
+    return holder !== '' && holder !== this.#idleGrant?.ownerId;
   }
 
   async holdCount(ownerId: string): Promise<number> {
@@ -294,7 +296,7 @@ export class ReentrantLockBackend implements LockBackend {
 
   /** Whether this client keeps the lock, and nobody holds it. */
   get isKeptHere(): boolean {
-    return this.#local.idleGrantOf(this.keys.lock) !== undefined;
+    return this.#idleGrant !== undefined;
   }
 
   /** Whether a waiter of this lock object takes a grant that its client has kept. */
@@ -303,13 +305,13 @@ export class ReentrantLockBackend implements LockBackend {
   }
 
   takeKept(): KeepableGrant | undefined {
-    const grant = this.#keep && this.#local.idleGrantOf(this.keys.lock);
+    const grant = this.#keep && this.#idleGrant;
     return grant?.take() ? grant : undefined;
   }
 
   /** Ends the keeping of the lock by this client: another kind of lock of the same name asks the server for it. */
   letGo(): void {
-    this.#local.keptGrantOf(this.keys.lock)?.letGo();
+    this.#local.latestOf(this.keys.lock)?.letGo();
   }
 
   watch(grant: Granted): void {
@@ -372,6 +374,12 @@ export class ReentrantLockBackend implements LockBackend {
   /** Notifies `listener` of the lock's releases, by any client. */
   subscribeToUnlocks(listener: ChannelListener): Subscription {
     return this.#server.subscribeToUnlocks(this.keys, listener);
+  }
+
+  /** This client's grant of the lock, if it is kept without a hold. */
+  get #idleGrant(): KeepableGrant | undefined {
+    const grant = this.#local.latestOf(this.keys.lock);
+    return grant?.isIdle ? grant : undefined;
   }
 
   get #local(): LocalLocks {
@@ -568,22 +576,9 @@ class LocalLocks {
     return grant && grant.remaining() > 0 ? grant : undefined;
   }
 
-  /** This client's grant of the lock, if it is kept without a hold. */
-  idleGrantOf(lock: string): KeepableGrant | undefined {
-    const grant = this.#grants.get(lock);
-    return grant?.isIdle ? grant : undefined;
-  }
-
-  /** Whether this owner's release of the lock is under way. */
-  isReleasing(lock: string, ownerId: string): boolean {
-    const grant = this.#grants.get(lock);
-    return grant?.ownerId === ownerId && !grant.isHeld && !grant.isIdle;
-  }
-
-  /** This client's grant of the lock, if it may be kept after its last hold. */
-  keptGrantOf(lock: string): KeepableGrant | undefined {
-    const grant = this.#grants.get(lock);
-    return grant?.isKeepable ? grant : undefined;
+  /** This client's latest grant of the lock, until its release is confirmed: it may be held, kept, or being released. */
+  latestOf(lock: string): KeepableGrant | undefined {
+    return this.#grants.get(lock);
   }
 
   turnsOf(lock: string, clock: Clock): FairnessBetweenClients {

@@ -648,7 +648,7 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
   },
   inspect: {
     name: 'inspect',
-    sha1: '317edcd20068b30f78d1c5569f90336b6d365e0e',
+    sha1: 'd1723d43fe57a7454cc6283c482dde166dbfbfa2',
     source: `-- What a lock of any kind is, who holds it and who waits in its line. For people: it walks both, but at most \`most\` of each.
 --
 -- KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with a "?" until it is confirmed
@@ -660,8 +660,9 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
 -- ARGV[2] numsub (string): "NUMSUB", or "SHARDNUMSUB" if the channel is a sharded one
 -- ARGV[3] most (integer): how many holders and waiters are listed at most
 -- Returns nil when there is no lock and no line; else {capacity (integer; 0: no weighted lock), holders (array: owner, leftMs (integer, -1: no
--- expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer), weight (string) or '' of each), isCut (0 or 1),
--- listeners (integer: clients that listen for a release), token (string) or ''}, without holders and waiters that have lapsed.
+-- expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer),
+-- weight (string) or '' of each), isCut (0 or 1), listeners (integer: clients that listen for a release), token (string) or ''}, without
+-- holders and waiters that have lapsed.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
 local lock, leases, line, places, counter = unpack(KEYS)
 local channel, numsub, most = unpack(ARGV)
@@ -1212,7 +1213,7 @@ return #longest
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: 'dbaaaadd726ffdd2497db767c31579750eb315ab',
+    sha1: 'af36f49a2f92f6a51d778be63f0f52f429d55d5e',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was handed over to one of
 -- the owners, who may not have heard of it, is kept for as long as its place would have been.
@@ -1265,24 +1266,22 @@ end
 -- Asks the client that may keep the lock without using it to let go: an earlier wish may have been lost.
 local function wish(lock, owner)
   local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
-  if fields and fields[2] == '-1' then
-    -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
-    -- thread. More fields, or one of another form, belong to something else.
-    local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
-    if not holder then
-      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
-    end
-    -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
-    -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
-    local heard, unsaid
-    if fields[2] == '-1' then
-      local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
-      if string.match(owner, '^(.+):') ~= keeper then
-        -- pcall: without permission for the channel the lock is held, as any other.
-        heard = redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number)
-        if type(heard) == 'table' then
-          heard, unsaid = 0, heard.err
-        end
+  -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+  -- thread. More fields, or one of another form, belong to something else.
+  local holder = fields and string.match(fields[1], '^.+:%-?%d+$')
+  if not holder then
+    return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
+  end
+  -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
+  -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+  local heard, unsaid
+  if fields[2] == '-1' then
+    local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
+    if string.match(owner, '^(.+):') ~= keeper then
+      -- pcall: without permission for the channel the lock is held, as any other.
+      heard = redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number)
+      if type(heard) == 'table' then
+        heard, unsaid = 0, heard.err
       end
     end
   end

@@ -854,8 +854,9 @@ function inspect(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[2] numsub (string): "NUMSUB", or "SHARDNUMSUB" if the channel is a sharded one
   // ARGV[3] most (integer): how many holders and waiters are listed at most
   // Returns nil when there is no lock and no line; else {capacity (integer; 0: no weighted lock), holders (array: owner, leftMs (integer, -1: no
-  // expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer), weight (string) or '' of each), isCut (0 or 1),
-  // listeners (integer: clients that listen for a release), token (string) or ''}, without holders and waiters that have lapsed.
+  // expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer),
+  // weight (string) or '' of each), isCut (0 or 1), listeners (integer: clients that listen for a release), token (string) or ''}, without
+  // holders and waiters that have lapsed.
   // Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
   const [lock, leases, line, places, counter] = unpack(KEYS);
   const [channel, numsub, most] = unpack(ARGV);
@@ -1619,24 +1620,22 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Asks the client that may keep the lock without using it to let go: an earlier wish may have been lost.
   function wish(lock?: Value, owner?: Value): Value {
     const fields = redis.call('HLEN', lock) === 1 && redis.call('HGETALL', lock);
-    if (lua.truthy(fields) && lua.get(fields, 2) === '-1') {
-      // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
-      // thread. More fields, or one of another form, belong to something else.
-      const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
-      if (!lua.truthy(holder)) {
-        return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
-      }
-      // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
-      // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
-      let heard: Value, unsaid: Value;
-      if (lua.get(fields, 2) === '-1') {
-        const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
-        if (string.match(owner, '^(.+):')[0] !== keeper) {
-          // pcall: without permission for the channel the lock is held, as any other.
-          heard = redis.pcall('PUBLISH', lua.concat('holdfast_wishes:', keeper), number);
-          if (type(heard) === 'table') {
-            [heard, unsaid] = [0, lua.get(heard, 'err')];
-          }
+    // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
+    // thread. More fields, or one of another form, belong to something else.
+    const holder = lua.and(fields, () => string.match(lua.get(fields, 1), '^.+:%-?%d+$')[0]);
+    if (!lua.truthy(holder)) {
+      return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
+    }
+    // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
+    // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+    let heard: Value, unsaid: Value;
+    if (lua.get(fields, 2) === '-1') {
+      const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
+      if (string.match(owner, '^(.+):')[0] !== keeper) {
+        // pcall: without permission for the channel the lock is held, as any other.
+        heard = redis.pcall('PUBLISH', lua.concat('holdfast_wishes:', keeper), number);
+        if (type(heard) === 'table') {
+          [heard, unsaid] = [0, lua.get(heard, 'err')];
         }
       }
     }

@@ -334,6 +334,12 @@ describe('run', () => {
     expect(await client.getLock(name).isLocked()).toBe(false);
   });
 
+  it('gives its command no token of a run around it', async () => {
+    const tell = script("console.log('token', process.env.HOLDFAST_TOKEN)");
+    const inner = new Command(['run', name, ...tell], { HOLDFAST_TOKEN: '7' });
+    expect(await inner.end()).toMatchObject({ code: 0, out: 'token undefined\n' });
+  });
+
   it('ends its command in time though nobody reads its warnings', async () => {
     const running = start(
       'run',

@@ -280,6 +280,24 @@ describe('a lock in use that may be kept', () => {
     expect(keeper.stats().kept).toBe(1);
   });
 
+  it('is lent to nobody whose turn comes when its proof is too old', async () => {
+    const lock = keeper.getLock(uniqueName(), { keep: 300 });
+    await soon(async () => {
+      await pair(lock);
+      return (await countOf(lock)) === '-1';
+    });
+    const first = await lock.acquire();
+    const next = lock.acquire();
+    await sleep(20); // it stands in line
+    const told = eventsOf(keeper, 'acquired');
+    const released = first.release();
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
+    await released;
+    await (await next).release();
+    expect(told.map(({ via }) => via)).not.toContain('kept');
+    await hold.release();
+  });
+
   it('is lent past a caller that gave up', async () => {
     const aborter = new AbortController();
     const first = kept.acquire({ signal: aborter.signal });
