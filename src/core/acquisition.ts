@@ -33,7 +33,7 @@ import {
   type HandedOver,
   type HeldReply,
   type HoldOrigin,
-  type Keeping,
+  type Keepable,
   leftMs,
   type MemberTerms,
   type SelfWait,
@@ -230,7 +230,7 @@ class Acquisition implements Call {
         this.#goOn = undefined;
         this.#session.acquisitions.delete(this);
         try {
-          const grant = this.#newGrant(first.ownerId, deadline, reply.token, reply.keeping);
+          const grant = this.#newGrant(first.ownerId, deadline, reply.token, reply.keepable);
           resolve(this.#begin(this.#holder(grant), 'first-try'));
         } catch (error) {
           // Only a bug can throw here; even then the caller must get the error instead of waiting for ever.
@@ -378,7 +378,7 @@ class Acquisition implements Call {
     const grant =
       reply.outcome === 'handed over'
         ? this.#handedOver(reply)
-        : this.#granted(deadline, reply.token, reply.keeping);
+        : this.#granted(deadline, reply.token, reply.keepable);
     if (grant) return this.#begin(this.#holder(grant), this.#viaOf(reply.outcome));
     await this.#pauseAfterLateAnswer();
     return 'look again';
@@ -386,11 +386,11 @@ class Acquisition implements Call {
 
   #deadlineOf(reply: AcquireReply, sentAt: Instant): Deadline {
     if (reply.outcome !== 'acquired') return deadlineOf(sentAt, this.#request.leaseMs);
-    return deadlineOf(reply.sentAt ?? sentAt, reply.keeping?.leaseMs ?? this.#request.leaseMs);
+    return deadlineOf(reply.sentAt ?? sentAt, reply.keepable?.leaseMs ?? this.#request.leaseMs);
   }
 
-  #newGrant(ownerId: string, deadline: Deadline, token?: bigint, keeping?: Keeping): Grant {
-    return new Grant(this.#session, this.#lock, ownerId, deadline, token, undefined, keeping);
+  #newGrant(ownerId: string, deadline: Deadline, token?: bigint, keepable?: Keepable): Grant {
+    return new Grant(this.#session, this.#lock, ownerId, deadline, token, undefined, keepable);
   }
 
   #counted<T>(sent: Promise<T>): Promise<T> {
@@ -425,12 +425,12 @@ class Acquisition implements Call {
   }
 
   /** undefined: the answer took longer than the lease, so the lease it granted is over. */
-  #granted(deadline: Deadline, token?: bigint, keeping?: Keeping): Grant | undefined {
+  #granted(deadline: Deadline, token?: bigint, keepable?: Keepable): Grant | undefined {
     const waiter = this.#waiter;
     if (!waiter) return undefined;
     const { ownerId } = waiter;
     if (leftMs(deadline) > 0) {
-      const grant = this.#newGrant(ownerId, deadline, token, keeping);
+      const grant = this.#newGrant(ownerId, deadline, token, keepable);
       waiter.won?.(grant);
       return grant;
     }

@@ -21,6 +21,7 @@ import {
   type GrantedLock,
   type HandOverReply,
   isKept,
+  type Keepable,
   type KeepableGrant,
   type Keeping,
   type KeepReply,
@@ -125,22 +126,22 @@ export class Grant implements KeepableGrant, Due {
     deadline: Deadline,
     token?: bigint,
     origin?: Origin,
-    keeping?: Keeping,
+    keepable?: Keepable,
   ) {
     this.#session = session;
     this.lock = lock;
     this.ownerId = ownerId;
     this.token = token;
     this.#since = this.#grantedAt = now(session.clock);
-    this.#keeping = keeping;
-    this.#hasBeenKept = keeping !== undefined;
+    this.#keeping = keepable?.by(this);
+    this.#hasBeenKept = keepable !== undefined;
     this.#origin = origin;
     this.#isShared = lock.isShared ?? false;
     this.#deadline = deadline;
     this.#confirmedAt = deadline.since;
     session.grants.add(this);
     lock.granted?.(this);
-    keeping?.begin(this);
+    this.#keeping?.begin();
   }
 
   // State.

@@ -21,7 +21,7 @@ interface Acquired {
   /** The fencing token, if the lock is fenced. */
   readonly token?: bigint | undefined;
   /** Set if the client may keep the lock after its last hold: the grant then has the lease of this, not the one asked for. */
-  readonly keeping?: Keeping | undefined;
+  readonly keepable?: Keepable | undefined;
 }
 
 /** Another owner has the lock. */
@@ -90,6 +90,13 @@ export interface KeepableGrant extends Granted {
   lose(lossReason: LossReason): LockLostError;
 }
 
+/** The server's word that the client may keep the lock. */
+export interface Keepable {
+  /** The lease that it has granted, in milliseconds. */
+  readonly leaseMs: number;
+  by(grant: KeepableGrant): Keeping;
+}
+
 /** What a grant that may be kept asks of the keeper. */
 export interface Keeping {
   /** For how long the lock is kept without a hold, and how old the last proof may be when a hold begins, in milliseconds. */
@@ -98,7 +105,7 @@ export interface Keeping {
   readonly leaseMs: number;
   /** Whether the keeper hears other clients' wishes, and the grant has not been kept for long enough. */
   mayGoOn(at: Instant): boolean;
-  begin(grant: KeepableGrant): void;
+  begin(): void;
   /** A hold begins: has the grant proved, if its last proof is old. */
   holdBegins(at: Instant): void;
   /** The last hold has ended, and the grant is kept. */

@@ -5,6 +5,7 @@
 import { setImmediate } from 'node:timers';
 import {
   deadlineOf,
+  type Keepable,
   type KeepableGrant,
   type Keeping,
   type KeepReply,
@@ -111,8 +112,8 @@ export class Keeper implements Due, ChannelListener {
   }
 
   /** The server has marked an acquisition. */
-  keep(keys: LockKeys, keepMs: number): Keeping {
-    return new KeptGrant(this, keys, keepMs);
+  keepable(keys: LockKeys, keepMs: number): Keepable {
+    return { leaseMs: this.leaseMs, by: (grant) => new KeptGrant(this, grant, keys, keepMs) };
   }
 
   // Grants.
@@ -219,7 +220,7 @@ class KeptGrant implements Keeping, Watched<LockKeys> {
   readonly keepMs: number;
   readonly target: LockKeys;
   readonly #keeper: Keeper;
-  #grant: KeepableGrant | undefined;
+  readonly grant: KeepableGrant;
   readonly #beganAt: Instant;
   /** When its last hold began, or, if it is kept without one, ended. */
   #usedAt: Instant;
@@ -227,8 +228,9 @@ class KeptGrant implements Keeping, Watched<LockKeys> {
   holdCount = 0;
   isBeingProved = false;
 
-  constructor(keeper: Keeper, target: LockKeys, keepMs: number) {
+  constructor(keeper: Keeper, grant: KeepableGrant, target: LockKeys, keepMs: number) {
     this.#keeper = keeper;
+    this.grant = grant;
     this.target = target;
     this.keepMs = keepMs;
     this.#beganAt = this.#usedAt = now(keeper.clock);
@@ -236,11 +238,6 @@ class KeptGrant implements Keeping, Watched<LockKeys> {
 
   get leaseMs(): number {
     return this.#keeper.leaseMs;
-  }
-
-  get grant(): KeepableGrant {
-    if (!this.#grant) throw new Error('not begun');
-    return this.#grant;
   }
 
   get lease(): KeepableGrant {
@@ -251,8 +248,7 @@ class KeptGrant implements Keeping, Watched<LockKeys> {
     return this.#keeper.isListening && elapsedMs(this.#beganAt, at) < LONGEST_USE * this.keepMs;
   }
 
-  begin(grant: KeepableGrant): void {
-    this.#grant = grant;
+  begin(): void {
     this.#keeper.begin(this);
   }
 

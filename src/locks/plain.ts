@@ -142,7 +142,7 @@ export class ReentrantLockBackend implements LockBackend {
     if (typeof reply === 'string') return { outcome: 'acquired', token: BigInt(reply) };
     if (reply === 2 && this.#keep) {
       const { keeper, keepMs } = this.#keep;
-      return { outcome: 'acquired', keeping: keeper.keep(this.keys, keepMs) };
+      return { outcome: 'acquired', keepable: keeper.keepable(this.keys, keepMs) };
     }
     const held = this.#heldReply(reply as HeldAnswer);
     if (this.#keep) this.#keep.keeper.foundHeld(this.keys.lock, held.holder, this.#keep.keepMs);
