@@ -1,21 +1,23 @@
--- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
+-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or gives a lock up
+-- that must stay taken for a while: only makes the lease shorter, and leaves the owner to expire.
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
--- or more, and only while it is 0 may the lease become shorter.
+-- or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 -- ARGV[1] owner (string): "<clientId>:<n>"
--- ARGV[2] leaseMs (integer, ms): the lease that was asked for
+-- ARGV[2] leaseMs (integer, ms): the lease that was asked for, or for how long the lock stays taken
 -- ARGV[3] channel (string): the lock's unlock channel
 -- ARGV[4] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
+-- ARGV[7] isRelease (0 or 1): whether the owner gives the lock up
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local lock, forced, line, places = unpack(KEYS)
 local owner, leaseMs, lease, channel = ARGV[1], tonumber(ARGV[2]), ARGV[2], ARGV[3] -- as it came, for commands
-local publish, grants, publishGrant = ARGV[4], ARGV[5], ARGV[6]
+local publish, grants, publishGrant, isRelease = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1'
 
 local count = redis.call('HGET', lock, owner)
 if not count then
@@ -23,7 +25,10 @@ if not count then
 end
 
 local ttlMs = redis.call('PTTL', lock)
-if count ~= '0' then
+if isRelease and ttlMs <= leaseMs then
+  return 'kept'
+end
+if count ~= '0' and not isRelease then
   if ttlMs >= 0 then
     -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
     redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
@@ -33,20 +38,20 @@ end
 
 -- In this order: a full memory refuses what takes memory only before anything is written.
 redis.call('PEXPIRE', lock, lease)
-local counted = redis.pcall('HSET', lock, owner, 1)
+local counted = not isRelease and redis.pcall('HSET', lock, owner, 1)
 if type(counted) == 'table' then
   -- include: undo-lease
   return counted
 end
--- The next in line expects the lease to end when the place's would have. (pcall: it is confirmed all the same.)
+-- The next in line expects the former lease to end. (pcall: the work is done all the same.)
 local first = redis.pcall('ZRANGE', line, 0, 0)[1]
 local place = first and redis.pcall('HGET', places, first)
 if type(place) == 'string' then
   local listensAt = string.match(place, '^%d+ %d+ %d %d (%S*)')
   redis.pcall(publishGrant, grants .. listensAt, 'ends ' .. leaseMs)
 end
-if 2 * leaseMs < ttlMs then
-  -- Waiters of the reentrant lock of this name sleep until the place's lease would have ended.
+if isRelease or 2 * leaseMs < ttlMs then
+  -- Waiters of the reentrant lock of this name sleep until the former lease ends.
   redis.pcall(publish, channel, '0')
 end
 return 'kept'

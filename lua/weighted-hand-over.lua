@@ -1,5 +1,5 @@
 -- Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
--- an owner that keeps them. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
+-- an owner that keeps them, or that gives them up but must keep others out for a while. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
 -- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight; every
 -- command on which its holder relies for longer removes it; and only with it may a lease become shorter. The lease of a receiver ends when that
 -- of its place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
@@ -11,7 +11,7 @@
 -- ARGV[1] owner (string): whose weight or lease is set; empty: nobody's, only see to it that free permits move on
 -- ARGV[2] target (integer): how many permits the owner is to have at most; 0: none, and no place in line; -1: as many as it has
 -- ARGV[3] leaseMs (integer, ms): unless the target is 0, the lease ends no earlier than this from now; 0: it stays as it is
--- ARGV[4] isConfirmation (0 or 1): whether a lease that was handed over may become shorter, too
+-- ARGV[4] shortens (0, 1 or 2): 1: a lease that was handed over may become shorter, too; 2: any lease becomes shorter, and none longer
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
@@ -19,7 +19,7 @@
 -- -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of strings: "<nonce>
 -- <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when publishing was refused)}.
 local lock, leases, line, places = unpack(KEYS)
-local owner, target, leaseMs, isConfirmation = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
+local owner, target, leaseMs, shortens = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local grants, publishGrant, isCounted = ARGV[5], ARGV[6], ARGV[7] == '1'
 
 -- How many owners one call lets in and drops at most; and among how many behind the first it looks for a live client.
@@ -90,8 +90,12 @@ elseif isHeld then
   formerEnds[owner] = redis.call('ZSCORE', leases, owner)
   newEndMs = tonumber(formerEnds[owner])
   if leaseMs > 0 then
-    local mayShorten = isUnconfirmed and isConfirmation
-    newEndMs = mayShorten and nowMs + leaseMs or math.max(newEndMs, nowMs + leaseMs)
+    local mayShorten = isUnconfirmed and shortens == '1'
+    if shortens == '2' then
+      newEndMs = math.min(newEndMs, nowMs + leaseMs)
+    else
+      newEndMs = mayShorten and nowMs + leaseMs or math.max(newEndMs, nowMs + leaseMs)
+    end
   end
   -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   ends = { whole(newEndMs), owner }

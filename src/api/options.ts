@@ -21,6 +21,12 @@ export interface AcquireOptions {
    * renews until the release.
    */
   lease?: number | undefined;
+  /**
+   * For how long the lock stays taken at least, counted from when it was acquired, though it is released, its client is closed or its
+   * process ends: a whole number of at least 0. Nobody gets the lock earlier, in this process either. The lease is at least as long.
+   * Default: 0.
+   */
+  lockAtLeastFor?: number | undefined;
   /** Ends the wait, but no hold, when it aborts: the call throws {@link LockAbortedError}. */
   signal?: AbortSignal | undefined;
   /** A free text that says what the lock is taken for: `holdfast.held()`, events and messages on channels show it. Default: none. */
@@ -73,6 +79,8 @@ export interface AcquireRequest {
   readonly waitMs: number;
   /** undefined: the watchdog's lease, which it renews. */
   readonly leaseMs: number | undefined;
+  /** For how long the lock stays taken at least. */
+  readonly atLeastMs: number;
   readonly signal: AbortSignal | undefined;
   readonly label: string | undefined;
 }
@@ -129,7 +137,7 @@ export function parseLease(lease: unknown, what: string, lockName?: string): num
   );
 }
 
-/** Reads `wait`, `lease`, `signal` and `label`, given one by one or as an options object. */
+/** Reads the options of an acquisition, given one by one or as an options object. */
 export function parseRequest(
   subject: Subject,
   given: Partial<Record<keyof AcquireOptions, unknown>>,
@@ -138,6 +146,7 @@ export function parseRequest(
   return {
     waitMs: parseWait(given.wait === undefined ? defaultWaitMs : given.wait, subject),
     leaseMs: parseWatchedLease(given.lease, subject),
+    atLeastMs: parseAtLeast(given.lockAtLeastFor, subject),
     signal: parseSignal(given.signal, subject),
     label: given.label === undefined ? undefined : parseText(given.label, 'label', subject),
   };
@@ -225,6 +234,12 @@ function parseWatchedLease(lease: unknown, subject: Subject): number | undefined
   const right =
     'a whole number of milliseconds of at least 1; left out or -1, the watchdog renews it';
   throw invalid('lease', lease, right, subject);
+}
+
+function parseAtLeast(lockAtLeastFor: unknown = 0, subject: Subject): number {
+  if (isWholeNumber(lockAtLeastFor, 0, MAX_LEASE_MS)) return lockAtLeastFor;
+  const right = 'a whole number of milliseconds of at least 0';
+  throw invalid('lockAtLeastFor', lockAtLeastFor, right, subject);
 }
 
 function parseSignal(signal: unknown, subject: Subject): AbortSignal | undefined {

@@ -35,6 +35,7 @@ import {
   type HoldOrigin,
   type Keepable,
   leftMs,
+  mayBeKept,
   type MemberTerms,
   type SelfWait,
   type Waiter,
@@ -72,11 +73,12 @@ export function acquire(
   selfWait: SelfWait | undefined = selfWaitOf(session.anonymous, lock),
 ): Promise<SingleHold> {
   // Fields are copied by name, since a spread takes a KiB of heap. (`Required` ensures that none is forgotten.)
-  const { waitMs, leaseMs, signal, label, attemptMs, isQuiet, sinceMs, deferMs } = asked;
+  const { waitMs, leaseMs, atLeastMs, signal, label, attemptMs, isQuiet, sinceMs, deferMs } = asked;
   const request: Required<CallersRequest> = {
     waitMs,
-    leaseMs: leaseMs ?? session.lockWatchdogTimeoutMs,
+    leaseMs: Math.max(leaseMs ?? session.lockWatchdogTimeoutMs, atLeastMs),
     isWatched: leaseMs === undefined,
+    atLeastMs: attemptMs === undefined ? atLeastMs : 0,
     signal,
     label,
     attemptMs,
@@ -203,8 +205,7 @@ class Acquisition implements Call {
 
   /** The grant that this client has kept, without a command. */
   #takeKept(): Grant | undefined {
-    const { isWatched, attemptMs } = this.#request;
-    if (!isWatched || attemptMs !== undefined || this.#newOwnerId) return undefined;
+    if (!mayBeKept(this.#request) || this.#newOwnerId) return undefined;
     const grant = this.#lock.takeKept?.();
     return grant instanceof Grant ? grant : undefined;
   }

@@ -28,6 +28,7 @@ import {
   later,
   leftMs,
   type NextWaiter,
+  type Removable,
   type Renewal,
   type RenewalLimit,
 } from './protocol.js';
@@ -70,7 +71,7 @@ export const KEPT_WEIGHT = 0.2;
 type Done = (error?: Error) => void;
 
 /** What a hold that is added to a grant wants. */
-type ReentryTerms = Pick<CallersRequest, 'leaseMs' | 'isWatched' | 'isShared'>;
+type ReentryTerms = Pick<CallersRequest, 'leaseMs' | 'isWatched' | 'atLeastMs' | 'isShared'>;
 
 /** A release that its first command did not settle: the answer to that command, and how much of `commandTimeout` is left. */
 interface BegunRelease {
@@ -100,6 +101,8 @@ export class Grant implements KeepableGrant, Due {
   /** Set during a hand-over. Resolves when it ends, including the plain release that follows a failure. Never rejects. */
   #handingOver: Promise<void> | undefined;
   #hadHolds = false;
+  /** Until when the lock stays taken, whatever becomes of its holds; monotonic. */
+  #takenUntilMs = 0;
   #holds: GrantedHold[] = [];
   #state: State = HELD;
   #deadline: Deadline;
@@ -217,6 +220,7 @@ export class Grant implements KeepableGrant, Due {
   /** Adds a new hold, which the server already counts. */
   add(hold: GrantedHold): void {
     this.#hadHolds = true;
+    this.staysTaken(hold.atLeastMs);
     // Most grants have one hold only, and an empty array allocates room for 17 elements on its first push.
     if (this.#holds.length === 0) {
       if (this.#hasBeenKept && !this.#keeping) this.#since = now(this.#session.clock);
@@ -226,6 +230,12 @@ export class Grant implements KeepableGrant, Due {
     if (this.#state.kind === 'lost') hold.lost(this.#state.error);
     else this.#watch();
     this.#noticeEnd();
+  }
+
+  /** The lock stays taken for at least so long from now, though it is released. */
+  staysTaken(atLeastMs: number): void {
+    if (atLeastMs > 0)
+      this.#takenUntilMs = Math.max(this.#takenUntilMs, this.#session.clock.nowMs() + atLeastMs);
   }
 
   #drop(hold: GrantedHold): void {
@@ -359,8 +369,9 @@ export class Grant implements KeepableGrant, Due {
   #wasReleased(): void {
     const { released } = this.#session.cleanup;
     if (!released) return;
-    for (const ownerId of [...this.#chain.owners, this.ownerId])
-      released.add(this.lock, ownerId, leftMs(this.#deadline));
+    const restMs = leftMs(this.#deadline);
+    for (const ownerId of this.#chain.owners) released.add(this.lock, ownerId, restMs);
+    released.add(this.#removable, this.ownerId, restMs);
   }
 
   #forget(): void {
@@ -413,7 +424,7 @@ export class Grant implements KeepableGrant, Due {
   #abandon(): void {
     this.#become(RELEASING);
     this.#forget();
-    this.#session.cleanup.remove(this.lock, this.ownerId);
+    this.#session.cleanup.remove(this.#removable, this.ownerId);
   }
 
   /**
@@ -422,7 +433,7 @@ export class Grant implements KeepableGrant, Due {
    */
   async giveBack(): Promise<boolean> {
     const predecessor = this.#predecessor;
-    if (!predecessor) return await this.lock.release(this.ownerId);
+    if (!predecessor) return await this.#giveUp();
     await predecessor.#handingOver;
     return true;
   }
@@ -436,12 +447,12 @@ export class Grant implements KeepableGrant, Due {
    * @throws LockUpgradeError the new hold is not shared, but readers may already hold the lock beside this grant
    */
   async reenter<H extends GrantedHold>(
-    { leaseMs, isWatched, isShared }: ReentryTerms,
+    { leaseMs, isWatched, atLeastMs, isShared }: ReentryTerms,
     waitLimit: WaitLimit,
     begin: () => H | undefined,
   ): Promise<H | undefined> {
     // The server does not count the holds of a grant that is kept.
-    if (isWatched && this.isHeld && this.#mayKeep()) return begin();
+    if (isWatched && atLeastMs === 0 && this.isHeld && this.#mayKeep()) return begin();
     let hold: H | undefined;
     const confirmed = (): unknown => (hold = begin());
     await this.#confirm(leaseMs, waitLimit, 1, confirmed, isShared);
@@ -681,6 +692,23 @@ export class Grant implements KeepableGrant, Due {
 
   // Release.
 
+  /** For how much longer the lock stays taken though it is released, in milliseconds. */
+  get #restMs(): number {
+    if (this.#takenUntilMs === 0) return 0;
+    return Math.max(Math.ceil(this.#takenUntilMs - this.#session.clock.nowMs()), 0);
+  }
+
+  /** Sends the release of this owner. */
+  #giveUp(): Promise<boolean> {
+    const restMs = this.#restMs;
+    return restMs > 0 ? this.lock.releaseIn(this.ownerId, restMs) : this.lock.release(this.ownerId);
+  }
+
+  /** This owner, for the clean-up. */
+  get #removable(): Removable {
+    return this.#restMs > 0 ? { id: this.lock.id, release: () => this.#giveUp() } : this.lock;
+  }
+
   /** Ends a hold; releases the lock with the last one. May be called again after a failure. */
   release(hold: GrantedHold, isRepeat: boolean, done: Done): void {
     this.#drop(hold);
@@ -698,7 +726,7 @@ export class Grant implements KeepableGrant, Due {
   #releaseAtOnce(done: Done): void {
     const { clock, commandTimeoutMs, schedule } = this.#session;
     this.#become(RELEASING);
-    const answer = this.lock.release(this.ownerId);
+    const answer = this.#giveUp();
     const endsAtMs = clock.nowMs() + commandTimeoutMs;
     const settled = (isReleased: boolean): void => {
       if (!this.#firstReleaseDue) return;
@@ -777,7 +805,7 @@ export class Grant implements KeepableGrant, Due {
     const { connection } = this.#session;
     const isReleased = await retry(connection, waitLimit, this.#named, (isSentAgain) => {
       mayBeDone ||= isSentAgain;
-      const sent = answer ?? this.lock.release(this.ownerId);
+      const sent = answer ?? this.#giveUp();
       answer = undefined;
       return sent;
     });
@@ -808,6 +836,7 @@ export class Grant implements KeepableGrant, Due {
     const next = this.lock.nextWaiter;
     const { isClosed, connection } = this.#session;
     if (!next || this.#state.kind !== 'held' || isClosed || !connection.isReady) return undefined;
+    if (this.#restMs > 0) return undefined;
     const { owners, acquiredAt } = this.#chain;
     if (owners.length >= MOST_HAND_OVERS || elapsedMs(acquiredAt) >= LONGEST_CHAIN_MS)
       return undefined;

@@ -20,6 +20,7 @@ export class SingleHold implements OwnHold {
   #origin: HoldOrigin;
   readonly isShared: boolean;
   isWatched: boolean;
+  readonly atLeastMs: number;
   #aborter: AbortController | undefined;
   #loss: LockLostError | undefined;
   #release: Promise<void> | undefined;
@@ -37,7 +38,7 @@ export class SingleHold implements OwnHold {
   constructor(
     session: Session,
     holder: GrantHolder,
-    { origin, isShared, isWatched, label }: HoldTerms,
+    { origin, isShared, isWatched, atLeastMs, label }: HoldTerms,
   ) {
     this.#session = session;
     this.label = label;
@@ -45,6 +46,7 @@ export class SingleHold implements OwnHold {
     this.#holder = holder;
     this.isShared = isShared;
     this.isWatched = isWatched;
+    this.atLeastMs = atLeastMs;
     this.#origin = origin;
     holder.add(this);
     holder.grant.add(this);
@@ -182,8 +184,9 @@ export class SingleHold implements OwnHold {
   }
 
   /** Makes it a member of a MultiLock of `client`, acquired by a call of kind `origin`. When that client closes, it revokes this hold. */
-  becomeMember(client: Session, origin: HoldOrigin): void {
+  becomeMember(client: Session, origin: HoldOrigin, atLeastMs: number): void {
     this.#origin = origin;
+    this.#grant.staysTaken(atLeastMs);
     if (client === this.#session) return;
     client.memberHolds.add(this);
     this.#onEnd = () => client.memberHolds.delete(this);

@@ -117,6 +117,8 @@ export interface Keeping {
 export interface GrantedHold {
   /** Whether the hold wants the lease to be renewed. */
   readonly isWatched: boolean;
+  /** For how long the lock stays taken at least, counted from when the hold began; in milliseconds. */
+  readonly atLeastMs: number;
   readonly holdId: string;
   /** As `holdfast.held()` shows it. */
   readonly described: HeldLock;
@@ -187,6 +189,8 @@ export interface GrantedLock extends Removable, NamedLock {
     limit: TimeLimit,
     isShared: boolean,
   ): Promise<KeepReply>;
+  /** Releases the lock, but lets it expire `inMs` from now instead of freeing it. It never extends the lease. */
+  releaseIn(ownerId: string, inMs: number): Promise<boolean>;
   /** The server has granted the lock to this client. */
   granted?(grant: KeepableGrant): void;
   /** This client no longer holds the lock, or waits for it, as this owner. */
@@ -321,9 +325,16 @@ export interface LockRequest extends MemberTerms {
   readonly leaseMs: number;
   /** Whether the watchdog will renew the lease. */
   readonly isWatched: boolean;
+  /** For how long the lock stays taken at least, in milliseconds. 0 for a member of a MultiLock, which sets it once it has all members. */
+  readonly atLeastMs: number;
   readonly signal?: AbortSignal | undefined;
   /** A free text of the caller's, for events and messages. */
   readonly label?: string | undefined;
+}
+
+/** Whether the client may keep the lock after this hold: not if the lease is fixed, or others must wait for it, or for a member of a MultiLock. */
+export function mayBeKept({ isWatched, atLeastMs, attemptMs }: LockRequest): boolean {
+  return isWatched && atLeastMs === 0 && attemptMs === undefined;
 }
 
 /** If a call waits for a hold that it is nested in: that hold, and advice for the message. undefined: it does not (any more). */
@@ -342,7 +353,10 @@ export interface CallersRequest extends LockRequest {
 }
 
 /** The part of its request that a hold keeps. */
-export type HoldTerms = Pick<CallersRequest, 'origin' | 'isShared' | 'isWatched' | 'label'>;
+export type HoldTerms = Pick<
+  CallersRequest,
+  'origin' | 'isShared' | 'isWatched' | 'atLeastMs' | 'label'
+>;
 
 // Renewals by the watchdog.
 

@@ -28,7 +28,8 @@ export interface HeldHere {
   readonly remainingMs: number;
 }
 
-const ALL_OPTIONS = ['wait', 'lease', 'signal', 'label'] as const;
+const LOCK_OPTIONS = ['lease', 'lockAtLeastFor', 'signal', 'label'] as const;
+const ALL_OPTIONS = ['wait', ...LOCK_OPTIONS] as const;
 
 export abstract class BaseLock implements Lock {
   abstract readonly name: string;
@@ -157,7 +158,7 @@ export abstract class BaseLock implements Lock {
   protected lockHold(call: string, lease: number | LockOptions | undefined): Promise<OwnHold> {
     const options =
       typeof lease === 'object'
-        ? parseOptions(`the options of ${call}`, lease, ['lease', 'signal', 'label'], this.name)
+        ? parseOptions(`the options of ${call}`, lease, LOCK_OPTIONS, this.name)
         : { lease };
     return this.acquireHold(parseRequest(this.name, options, this.defaultWaitMs), 'lock');
   }

@@ -4,7 +4,6 @@ import type { FairLock } from '../api/lock.js';
 import {
   type Granted,
   isAcquired,
-  isKept,
   type KeepReply,
   type KeyPlace,
   type LockBackend,
@@ -18,7 +17,6 @@ import type { RenewerRow } from '../core/watchdog.js';
 import { Place } from '../queue/place.js';
 import {
   grantArgs,
-  grantCommand,
   grantNext,
   handedOver,
   type HandOver,
@@ -114,16 +112,11 @@ export class FairLockBackend implements LockBackend, QueuedLock {
   }
 
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
-    const { lock, forced, line, places, channel, grants } = this.keys;
-    const { server } = this;
-    const unlock = [channel, server.publishCommand(this.keys)];
-    return server.connection.runReplicated(
-      scripts.confirm,
-      [lock, forced, line, places],
-      [ownerId, leaseMs, ...unlock, grants, grantCommand(server)],
-      (reply) => reply as KeepReply,
-      isKept,
-    );
+    return this.#plain.setLease(ownerId, leaseMs, 'hand-over');
+  }
+
+  releaseIn(ownerId: string, inMs: number): Promise<boolean> {
+    return this.#plain.releaseIn(ownerId, inMs);
   }
 
   release(ownerId: string): Promise<boolean> {

@@ -268,7 +268,7 @@ export class MultiAcquisition {
    * the next round.
    */
   async #playRound(first: SingleLock | undefined): Promise<MultiHold | SingleLock | undefined> {
-    const { lockName, members, leaseMs, origin } = this.#request;
+    const { lockName, members, leaseMs, atLeastMs, origin } = this.#request;
     const acquired = new Map<SingleLock, SingleHold>();
     const acquire = async (
       member: SingleLock,
@@ -279,7 +279,8 @@ export class MultiAcquisition {
       const { scope, label } = this.#request;
       const [signal, sinceMs, deferMs] = [this.#stop.signal, this.#sinceMs, this.#deferMs];
       const isQuiet = waitMs === 0;
-      const request = { waitMs, leaseMs, signal, label, attemptMs, isQuiet, sinceMs, deferMs };
+      const terms = { attemptMs, isQuiet, sinceMs, deferMs };
+      const request = { waitMs, leaseMs, atLeastMs, signal, label, ...terms };
       try {
         // As `acquire`, whatever the caller called: no `unlock()` must be owed to a member that may yet be given back.
         acquired.set(member, await member.acquireHold(request, 'acquire', scope, newOwnerId));
@@ -309,8 +310,8 @@ export class MultiAcquisition {
           return acquire(member, 0, attemptMs, () => ids.pop() ?? this.#session.newOwnerId());
         });
       // Extend the first member's lease, so that all leases begin at the same time.
-      if (first && waited && leaseMs !== undefined)
-        tries.push(this.#extend(first, waited, leaseMs));
+      if (first && waited && (leaseMs !== undefined || atLeastMs > 0))
+        tries.push(this.#extend(first, waited, Math.max(leaseMs ?? 0, atLeastMs)));
       for (const refusal of await Promise.all(tries)) if (refusal) refusals.push(refusal);
       const tookMs = this.#clock.nowMs() - triedAtMs;
       this.#roundTripMs = Math.min(Math.max(tookMs, SHORTEST_ROUND_TRIP_MS), LONGEST_ROUND_TRIP_MS);
@@ -321,7 +322,7 @@ export class MultiAcquisition {
       refusals.length === 0 && (await this.#conflict(Math.max(this.#leftMs, SLOW_ANSWER_MS)));
     const areHeld = holds.every((hold) => hold.remaining() > 0); // including the first, during the tries of the others
     if (!conflict && refusals.length === 0 && areHeld) {
-      for (const hold of holds) hold.becomeMember(this.#session, origin);
+      for (const hold of holds) hold.becomeMember(this.#session, origin, atLeastMs);
       return new MultiHold(lockName, holds);
     }
     if (holds.length > 0) await this.#undo(holds);

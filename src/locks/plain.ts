@@ -13,6 +13,7 @@ import {
   type KeyPlace,
   type LockBackend,
   type LockRequest,
+  mayBeKept,
   type NextWaiter,
   type Waiter,
 } from '../core/protocol.js';
@@ -31,6 +32,7 @@ import type { Clock, TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
 import { scripts } from '../redis/scripts.generated.js';
 import { TokenCounter } from './fenced.js';
+import { grantCommand } from '../queue/queue.js';
 import { acquireScript, GatheredCalls, type Mark, NO_FENCING } from './gather.js';
 import type { Keeper } from './keeper.js';
 import { type RenewerRow, sendRenewal } from '../core/watchdog.js';
@@ -127,8 +129,7 @@ export class ReentrantLockBackend implements LockBackend {
 
   /** A request that may keep the lock is marked as such on the server; not that of a member of a MultiLock. */
   #mark(request: LockRequest): Mark | undefined {
-    const { isWatched, attemptMs } = request;
-    const keep = isWatched && attemptMs === undefined ? this.#keep : undefined;
+    const keep = mayBeKept(request) ? this.#keep : undefined;
     if (!keep?.keeper.mayMark(request, this.keys.lock, keep.keepMs)) return undefined;
     return {
       leaseMs: keep.keeper.leaseMs,
@@ -198,6 +199,24 @@ export class ReentrantLockBackend implements LockBackend {
       this.localLine?.released(listeners - Number(isHeard));
       return true;
     });
+  }
+
+  async releaseIn(ownerId: string, inMs: number): Promise<boolean> {
+    return isKept(await this.setLease(ownerId, inMs, 'release'));
+  }
+
+  /** Sets the lease of a lock that was handed over, perhaps to a shorter one; or that of one that is released and stays taken for so long. */
+  setLease(ownerId: string, leaseMs: number, when: 'hand-over' | 'release'): Promise<KeepReply> {
+    const { lock, forced, line, places, channel, grants } = this.keys;
+    const unlock = [channel, this.#server.publishCommand(this.keys)];
+    const isRelease = when === 'release';
+    const keys = [lock, forced, line, places];
+    const told = [...unlock, grants, grantCommand(this.#server)];
+    const args = [ownerId, leaseMs, ...told, Number(isRelease)];
+    const read = (reply: unknown): KeepReply => reply as KeepReply;
+    return isRelease
+      ? this.connection.run(scripts.confirm, keys, args, read)
+      : this.connection.runReplicated(scripts.confirm, keys, args, read, isKept);
   }
 
   /** Releases the lock of one owner to a successor of this client. */
@@ -504,11 +523,11 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
   }
 
   get needsAnswer(): boolean {
-    return this.#lock.isFenced;
+    return this.#lock.isFenced || this.request.atLeastMs > 0;
   }
 
   get takesKept(): boolean {
-    return this.request.isWatched && this.#lock.hasKeep;
+    return mayBeKept(this.request) && this.#lock.hasKeep;
   }
 
   handOver(ownerId: string, successorId: string, limit: TimeLimit): Promise<HandOverReply> {

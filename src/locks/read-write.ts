@@ -120,7 +120,7 @@ export class ReadWriteBackend extends WeightedBackend implements LockBackend {
     isShared = false,
   ): Promise<KeepReply> {
     const weight = isShared && leaseMs === 0 ? 1 : AS_IT_IS;
-    return this.keep(ownerId, weight, leaseMs, false, limit);
+    return this.keep(ownerId, weight, leaseMs, 'never', limit);
   }
 
   async isLocked(): Promise<boolean> {

@@ -31,7 +31,7 @@ import { grantNext } from '../queue/queue.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
 
-const ALL_OPTIONS = ['permits', 'wait', 'lease', 'signal', 'label'] as const;
+const ALL_OPTIONS = ['permits', 'wait', 'lease', 'lockAtLeastFor', 'signal', 'label'] as const;
 
 type WithPermits<T> = (hold: PermitHold) => T | Promise<T>;
 

@@ -5,6 +5,7 @@ import {
   type AcquirableLock,
   type Granted,
   isAcquired,
+  isKept,
   type KeepReply,
   type KeyPlace,
   type LockRequest,
@@ -49,6 +50,9 @@ const HOLDS: RenewerRow<LockKeys> = {
   script: scripts.weightedRenew,
   keysOf: ({ lock, leases, forcedOwners }) => [lock, leases, forcedOwners],
 };
+
+/** When a command that sets a lease makes it shorter; `always`: the owner gives the lock up, and no lease becomes longer. */
+const SHORTENS = { never: 0, 'if handed over': 1, always: 2 } as const;
 
 /** The terms of a weighted lock: its kind and capacity, and the wanted weight. */
 interface WeightedTerms {
@@ -144,11 +148,15 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
 
   /** The server keeps no hold count. */
   reenter(ownerId: string, _count: number, leaseMs: number, limit?: TimeLimit): Promise<KeepReply> {
-    return this.keep(ownerId, AS_IT_IS, leaseMs, false, limit);
+    return this.keep(ownerId, AS_IT_IS, leaseMs, 'never', limit);
   }
 
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
-    return this.keep(ownerId, AS_IT_IS, leaseMs, true);
+    return this.keep(ownerId, AS_IT_IS, leaseMs, 'if handed over');
+  }
+
+  async releaseIn(ownerId: string, inMs: number): Promise<boolean> {
+    return isKept(await this.keep(ownerId, AS_IT_IS, inMs, 'always'));
   }
 
   /** Whether this owner holds permits: 1, or 0. */
@@ -196,15 +204,15 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     ]);
   }
 
-  /** Lowers an owner's permits to at most `weight`, and extends its lease to `leaseMs` from now (0: its lease stays as it is). */
+  /** Lowers an owner's permits to at most `weight`, and sets its lease to `leaseMs` from now (0: its lease stays as it is). */
   protected async keep(
     ownerId: string,
     weight: number,
     leaseMs: number,
-    isConfirmation = false,
+    shortens: keyof typeof SHORTENS,
     limit?: TimeLimit,
   ): Promise<KeepReply> {
-    const asked = this.#change(ownerId, weight, leaseMs, isConfirmation, limit);
+    const asked = this.#change(ownerId, weight, leaseMs, shortens, limit);
     return (await whetherHeld(this, asked)) ? 'kept' : 'deleted';
   }
 
@@ -212,18 +220,19 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     ownerId: string,
     weight: number,
     leaseMs = 0,
-    isConfirmation = false,
+    shortens: keyof typeof SHORTENS = 'never',
     limit?: TimeLimit,
   ): Promise<HandOver> {
     const { lock, leases, line, places } = this.keys;
     const keys = [lock, leases, line, places];
-    const args = [ownerId, weight, leaseMs, Number(isConfirmation), ...grantArgs(this)];
+    const args = [ownerId, weight, leaseMs, SHORTENS[shortens], ...grantArgs(this)];
     const { connection } = this.server;
     const read = (reply: unknown): HandOver => {
       const [held, lookInMs, grants, ...refusal] = reply as [number, number, string[], ...string[]];
       return handedOver(this, held, lookInMs, grants, refusal);
     };
-    if (leaseMs === 0) return connection.run(scripts.weightedHandOver, keys, args, read, limit);
+    if (leaseMs === 0 || shortens === 'always')
+      return connection.run(scripts.weightedHandOver, keys, args, read, limit);
     const isEffect = ({ isHeld }: HandOver): boolean => isHeld;
     return connection.runReplicated(scripts.weightedHandOver, keys, args, read, isEffect, limit);
   }

@@ -93,14 +93,15 @@ export class Place implements Waiter, QueuedPlace {
   /**
    * Takes the lock, if it was handed over, without a command. Returns undefined, so that the caller asks the server first, if less than
    * half of the place's lease is left (a renewal may have failed, or this process was paused); with `replicas`, since the hand-over did not
-   * wait for them; and if a fenced lock's token is missing.
+   * wait for them; if a fenced lock's token is missing; and if the lock has to stay taken for a certain time.
    */
   claim(): HandedOver | undefined {
     if (this.#state.kind !== 'granted') return undefined;
     const grant = this.#state;
     const isTold = !this.lock.isFenced || grant.token !== undefined;
+    const isLasting = this.#request.atLeastMs === 0;
     const isSure = leftMs(grant.deadline) >= this.#placeLeaseMs / 2;
-    const mayRely = isTold && isSure && !this.lock.server.connection.isReplicated;
+    const mayRely = isTold && isLasting && isSure && !this.lock.server.connection.isReplicated;
     this.#become({ kind: mayRely ? 'outside' : 'asking' });
     return mayRely ? this.#handedOver(grant) : undefined;
   }

@@ -154,25 +154,27 @@ return token or isKept and 2 or 1
   },
   confirm: {
     name: 'confirm',
-    sha1: 'e0f8af8cae3e01260ad83a97958e99292f89f7ac',
-    source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
+    sha1: '7f842eda0970bb7f6d735165ecd24bf9b2785bd7',
+    source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or gives a lock up
+-- that must stay taken for a while: only makes the lease shorter, and leaves the owner to expire.
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
--- or more, and only while it is 0 may the lease become shorter.
+-- or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
 -- ARGV[1] owner (string): "<clientId>:<n>"
--- ARGV[2] leaseMs (integer, ms): the lease that was asked for
+-- ARGV[2] leaseMs (integer, ms): the lease that was asked for, or for how long the lock stays taken
 -- ARGV[3] channel (string): the lock's unlock channel
 -- ARGV[4] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
+-- ARGV[7] isRelease (0 or 1): whether the owner gives the lock up
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local lock, forced, line, places = unpack(KEYS)
 local owner, leaseMs, lease, channel = ARGV[1], tonumber(ARGV[2]), ARGV[2], ARGV[3] -- as it came, for commands
-local publish, grants, publishGrant = ARGV[4], ARGV[5], ARGV[6]
+local publish, grants, publishGrant, isRelease = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1'
 
 local count = redis.call('HGET', lock, owner)
 if not count then
@@ -195,7 +197,10 @@ if not count then
 end
 
 local ttlMs = redis.call('PTTL', lock)
-if count ~= '0' then
+if isRelease and ttlMs <= leaseMs then
+  return 'kept'
+end
+if count ~= '0' and not isRelease then
   if ttlMs >= 0 then
     -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
     redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
@@ -205,7 +210,7 @@ end
 
 -- In this order: a full memory refuses what takes memory only before anything is written.
 redis.call('PEXPIRE', lock, lease)
-local counted = redis.pcall('HSET', lock, owner, 1)
+local counted = not isRelease and redis.pcall('HSET', lock, owner, 1)
 if type(counted) == 'table' then
   -- The lease ends when it would have ended before.
   if ttlMs > 0 then
@@ -213,15 +218,15 @@ if type(counted) == 'table' then
   end
   return counted
 end
--- The next in line expects the lease to end when the place's would have. (pcall: it is confirmed all the same.)
+-- The next in line expects the former lease to end. (pcall: the work is done all the same.)
 local first = redis.pcall('ZRANGE', line, 0, 0)[1]
 local place = first and redis.pcall('HGET', places, first)
 if type(place) == 'string' then
   local listensAt = string.match(place, '^%d+ %d+ %d %d (%S*)')
   redis.pcall(publishGrant, grants .. listensAt, 'ends ' .. leaseMs)
 end
-if 2 * leaseMs < ttlMs then
-  -- Waiters of the reentrant lock of this name sleep until the place's lease would have ended.
+if isRelease or 2 * leaseMs < ttlMs then
+  -- Waiters of the reentrant lock of this name sleep until the former lease ends.
   redis.pcall(publish, channel, '0')
 end
 return 'kept'
@@ -1643,9 +1648,9 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: '5818a0f7fd83edd1ec84943bcad2f69e6fb21335',
+    sha1: '8350bcf31b7cc68052767c176ce3756b1c29c957',
     source: `-- Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
--- an owner that keeps them. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
+-- an owner that keeps them, or that gives them up but must keep others out for a while. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
 -- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight; every
 -- command on which its holder relies for longer removes it; and only with it may a lease become shorter. The lease of a receiver ends when that
 -- of its place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
@@ -1657,7 +1662,7 @@ return out
 -- ARGV[1] owner (string): whose weight or lease is set; empty: nobody's, only see to it that free permits move on
 -- ARGV[2] target (integer): how many permits the owner is to have at most; 0: none, and no place in line; -1: as many as it has
 -- ARGV[3] leaseMs (integer, ms): unless the target is 0, the lease ends no earlier than this from now; 0: it stays as it is
--- ARGV[4] isConfirmation (0 or 1): whether a lease that was handed over may become shorter, too
+-- ARGV[4] shortens (0, 1 or 2): 1: a lease that was handed over may become shorter, too; 2: any lease becomes shorter, and none longer
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
@@ -1665,7 +1670,7 @@ return out
 -- -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of strings: "<nonce>
 -- <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when publishing was refused)}.
 local lock, leases, line, places = unpack(KEYS)
-local owner, target, leaseMs, isConfirmation = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
+local owner, target, leaseMs, shortens = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local grants, publishGrant, isCounted = ARGV[5], ARGV[6], ARGV[7] == '1'
 
 -- How many owners one call lets in and drops at most; and among how many behind the first it looks for a live client.
@@ -1766,8 +1771,12 @@ elseif isHeld then
   formerEnds[owner] = redis.call('ZSCORE', leases, owner)
   newEndMs = tonumber(formerEnds[owner])
   if leaseMs > 0 then
-    local mayShorten = isUnconfirmed and isConfirmation
-    newEndMs = mayShorten and nowMs + leaseMs or math.max(newEndMs, nowMs + leaseMs)
+    local mayShorten = isUnconfirmed and shortens == '1'
+    if shortens == '2' then
+      newEndMs = math.min(newEndMs, nowMs + leaseMs)
+    else
+      newEndMs = mayShorten and nowMs + leaseMs or math.max(newEndMs, nowMs + leaseMs)
+    end
   end
   -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   ends = { whole(newEndMs), owner }

@@ -187,20 +187,22 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/confirm.lua
 function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had.
+  // Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or gives a lock up
+  // that must stay taken for a while: only makes the lease shorter, and leaves the owner to expire.
   // Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
-  // or more, and only while it is 0 may the lease become shorter.
+  // or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] forced (string): the last owner that was forced out
   // KEYS[3] line (sorted set): owner -> ticket
   // KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> <wants> <isListening> <listensAt>", of a fenced lock " <tokenTtlMs>" behind it
   // ARGV[1] owner (string): "<clientId>:<n>"
-  // ARGV[2] leaseMs (integer, ms): the lease that was asked for
+  // ARGV[2] leaseMs (integer, ms): the lease that was asked for, or for how long the lock stays taken
   // ARGV[3] channel (string): the lock's unlock channel
   // ARGV[4] publish (string): PUBLISH, or SPUBLISH where the cluster has sharded pub/sub, for the unlock channel
   // ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
   // ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
+  // ARGV[7] isRelease (0 or 1): whether the owner gives the lock up
   // Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
   const [lock, forced, line, places] = unpack(KEYS);
   // as it came, for commands
@@ -210,7 +212,12 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.get(ARGV, 2),
     lua.get(ARGV, 3),
   ];
-  const [publish, grants, publishGrant] = [lua.get(ARGV, 4), lua.get(ARGV, 5), lua.get(ARGV, 6)];
+  const [publish, grants, publishGrant, isRelease] = [
+    lua.get(ARGV, 4),
+    lua.get(ARGV, 5),
+    lua.get(ARGV, 6),
+    lua.get(ARGV, 7) === '1',
+  ];
 
   const count = redis.call('HGET', lock, owner);
   if (!lua.truthy(count)) {
@@ -236,7 +243,10 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   }
 
   const ttlMs = redis.call('PTTL', lock);
-  if (count !== '0') {
+  if (lua.truthy(isRelease) && lua.compare(ttlMs, '<=', leaseMs)) {
+    return 'kept';
+  }
+  if (count !== '0' && !lua.truthy(isRelease)) {
     if (lua.compare(ttlMs, '>=', 0)) {
       // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
       redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)));
@@ -246,7 +256,7 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   // In this order: a full memory refuses what takes memory only before anything is written.
   redis.call('PEXPIRE', lock, lease);
-  const counted = redis.pcall('HSET', lock, owner, 1);
+  const counted = !lua.truthy(isRelease) && redis.pcall('HSET', lock, owner, 1);
   if (type(counted) === 'table') {
     // The lease ends when it would have ended before.
     if (lua.compare(ttlMs, '>', 0)) {
@@ -254,15 +264,15 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return counted;
   }
-  // The next in line expects the lease to end when the place's would have. (pcall: it is confirmed all the same.)
+  // The next in line expects the former lease to end. (pcall: the work is done all the same.)
   const first = lua.get(redis.pcall('ZRANGE', line, 0, 0), 1);
   const place = lua.and(first, () => redis.pcall('HGET', places, first));
   if (type(place) === 'string') {
     const listensAt = string.match(place, '^%d+ %d+ %d %d (%S*)')[0];
     redis.pcall(publishGrant, lua.concat(grants, listensAt), lua.concat('ends ', leaseMs));
   }
-  if (lua.compare(2 * lua.num(leaseMs), '<', ttlMs)) {
-    // Waiters of the reentrant lock of this name sleep until the place's lease would have ended.
+  if (lua.truthy(isRelease) || lua.compare(2 * lua.num(leaseMs), '<', ttlMs)) {
+    // Waiters of the reentrant lock of this name sleep until the former lease ends.
     redis.pcall(publish, channel, '0');
   }
   return 'kept';
@@ -2067,7 +2077,7 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/weighted-hand-over.lua
 function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
-  // an owner that keeps them. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
+  // an owner that keeps them, or that gives them up but must keep others out for a while. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
   // weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight; every
   // command on which its holder relies for longer removes it; and only with it may a lease become shorter. The lease of a receiver ends when that
   // of its place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
@@ -2079,7 +2089,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[1] owner (string): whose weight or lease is set; empty: nobody's, only see to it that free permits move on
   // ARGV[2] target (integer): how many permits the owner is to have at most; 0: none, and no place in line; -1: as many as it has
   // ARGV[3] leaseMs (integer, ms): unless the target is 0, the lease ends no earlier than this from now; 0: it stays as it is
-  // ARGV[4] isConfirmation (0 or 1): whether a lease that was handed over may become shorter, too
+  // ARGV[4] shortens (0, 1 or 2): 1: a lease that was handed over may become shorter, too; 2: any lease becomes shorter, and none longer
   // ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
   // ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
   // ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
@@ -2087,11 +2097,11 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // -2: the same, and nobody was let in; -3: it is to be called again, since many were let in or dropped), grants (array of strings: "<nonce>
   // <owner>" of each that was let in), what was not told and why (string, string: channel and error, only when publishing was refused)}.
   const [lock, leases, line, places] = unpack(KEYS);
-  const [owner, target, leaseMs, isConfirmation] = [
+  const [owner, target, leaseMs, shortens] = [
     lua.get(ARGV, 1),
     tonumber(lua.get(ARGV, 2)),
     tonumber(lua.get(ARGV, 3)),
-    lua.get(ARGV, 4) === '1',
+    lua.get(ARGV, 4),
   ];
   const [grants, publishGrant, isCounted] = [
     lua.get(ARGV, 5),
@@ -2246,10 +2256,14 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.set(formerEnds, owner, redis.call('ZSCORE', leases, owner));
     newEndMs = tonumber(lua.get(formerEnds, owner));
     if (lua.compare(leaseMs, '>', 0)) {
-      const mayShorten = isUnconfirmed && isConfirmation;
-      newEndMs = lua.truthy(mayShorten)
-        ? nowMs + lua.num(leaseMs)
-        : math.max(newEndMs, nowMs + lua.num(leaseMs));
+      const mayShorten = isUnconfirmed && shortens === '1';
+      if (shortens === '2') {
+        newEndMs = math.min(newEndMs, nowMs + lua.num(leaseMs));
+      } else {
+        newEndMs = mayShorten
+          ? nowMs + lua.num(leaseMs)
+          : math.max(newEndMs, nowMs + lua.num(leaseMs));
+      }
     }
     // Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
     ends = lua.list(whole(newEndMs), owner);

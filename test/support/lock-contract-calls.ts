@@ -306,6 +306,17 @@ export function wakingTests(context: () => ContractContext): void {
     await strangers.unlock();
   });
 
+  it('a waiter gets a lock with lockAtLeastFor when that time is over, long before the lease would have ended', async () => {
+    const { lock, strangers, stranger } = context();
+    const hold = await lock.acquire({ lockAtLeastFor: 1_000 });
+    const waiting = nextEvent(stranger, 'waiting');
+    const acquiring = strangers.acquire();
+    await waiting;
+    await sleep(SUBSCRIBED_AFTER_MS);
+    await hold.release();
+    await (await acquiring).release();
+  });
+
   it.each(['positional', 'object'])(
     'tryLock() takes the lock within `wait` for `lease` (%s)',
     async (form) => {

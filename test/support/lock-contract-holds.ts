@@ -222,6 +222,46 @@ export function holdTests(context: () => ContractContext): void {
     });
   });
 
+  it('with lockAtLeastFor the lock stays taken for so long after it was acquired, though it is released, and no loss is told', async () => {
+    const { client, lock, rival, strangers } = context();
+    const losses = eventsOf(client, 'lost');
+    const hold = await lock.acquire({ lease: 100, lockAtLeastFor: 2_000 });
+    const heldAtMs = performance.now();
+    expect(hold.remaining()).toBeGreaterThan(100);
+    await hold.release();
+    await hold.release(); // harmless
+    expect(await rival.tryAcquire()).toBeUndefined();
+    expect(await strangers.tryAcquire()).toBeUndefined();
+    const theirs = await strangers.acquire();
+    expect(performance.now() - heldAtMs).toBeGreaterThanOrEqual(1_990); // the clocks of client and server differ a little
+    expect(losses).toEqual([]);
+    await theirs.release();
+  });
+
+  it('with lockAtLeastFor the lock stays taken when its client closes', async () => {
+    const { newThird, lock } = context();
+    const { third, thirds } = newThird();
+    await thirds.acquire({ lockAtLeastFor: 2_000 });
+    const heldAtMs = performance.now();
+    await third.close();
+    const mine = await lock.acquire();
+    expect(performance.now() - heldAtMs).toBeGreaterThanOrEqual(1_990);
+    await mine.release();
+  });
+
+  it('a nested acquisition with lockAtLeastFor counts for the lock; without it the release is final', async () => {
+    const { lock, strangers } = context();
+    const heldAtMs = await lock.withLock(async () => {
+      await lock.withLock({ lockAtLeastFor: 1_500 }, () => undefined);
+      return performance.now();
+    });
+    expect(await strangers.tryAcquire()).toBeUndefined();
+    const theirs = await strangers.acquire();
+    expect(performance.now() - heldAtMs).toBeGreaterThanOrEqual(1_000);
+    await theirs.release();
+    expect(await (await lock.tryAcquire())?.release()).toBeUndefined();
+  });
+
   it('in Promise.all inside a holder, withLock() bodies never overlap, unless several may have the lock', async () => {
     const { lock, isShared } = context();
     let inside = 0;

@@ -227,7 +227,7 @@ const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
     const channels = [keys.channel, draw.publish(), keys.grants, draw.publish()];
     return [
       [keys.lock, keys.forced, keys.line, keys.places],
-      [draw.owner(keys), draw.leaseMs(), ...channels],
+      [draw.owner(keys), draw.leaseMs(), ...channels, draw.flag()],
     ];
   },
 

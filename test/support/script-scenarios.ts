@@ -107,7 +107,10 @@ const handOver = (owner: string): string[] => [owner, 'ch', 'PUBLISH', 'grants:'
 const request = ['me:1', 60_000, 160_000, 50];
 const join = (ticket: number, wants = 0): Args => [...request, ticket, wants, 1, 'listening'];
 const joinFenced = (ticket: number): Args => [...join(ticket, 2), TOKEN_TTL_MS];
-const confirm = (leaseMs: number): Args => ['me:1', leaseMs, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'];
+const confirm = (leaseMs: number, isRelease = 0): Args => [
+  ...['me:1', leaseMs, 'ch', 'PUBLISH', 'grants:', 'PUBLISH'],
+  isRelease,
+];
 const withCounter = [LOCK, LINE, PLACES, COUNTER];
 const voteWithCounter = [LOCK, LONGEST, COUNTER];
 
@@ -179,6 +182,8 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
     ['by a shorter lease', { lock: { ...held, count: 0 }, line: [first] }, confirm(20_000)],
     ['by a longer lease', { lock: held }, confirm(60_000)],
     ['of a lock that was forced', { word: 'me:1' }, confirm(60_000)],
+    ['to be released later', { lock: held, line: [first] }, confirm(20_000, 1)],
+    ['to be released later than its lease ends', { lock: held }, confirm(60_000, 1)],
   ]),
   ...scenariosOf('join', [
     ['of a free lock', {}, join(0)],

@@ -115,22 +115,31 @@ export class Master {
     return (await Promise.all([answer, remembered]))[0];
   }
 
-  /** Releases the lock on this master. If that fails, the clean-up repeats it when the master is reachable. */
-  release(ownerId: string): Promise<boolean> {
+  /**
+   * Releases the lock on this master, now or `inMs` from now. If that fails, the clean-up repeats it when the master is reachable (a release
+   * later, too: the lease may be longer than the lock has to stay taken).
+   */
+  release(ownerId: string, inMs = 0): Promise<boolean> {
     const vote = this.#votes.get(ownerId);
-    const releasing = this.lock.release(ownerId);
+    const freeAtMs = this.connection.surroundings.clock.nowMs() + inMs;
+    const send = (): Promise<boolean> => {
+      const restMs = Math.ceil(freeAtMs - this.connection.surroundings.clock.nowMs());
+      return restMs > 0 ? this.lock.releaseIn(ownerId, restMs) : this.lock.release(ownerId);
+    };
+    const removable = { id: this.lock.id, release: send };
+    const releasing = send();
     // The client of this master may be closing at the same time as that of the Redlock.
     this.#cleanup.expect(releasing);
     releasing.then(
       (isReleased) => {
-        if (isReleased) this.#cleanup.released?.add(this.lock, ownerId);
+        if (isReleased) this.#cleanup.released?.add(removable, ownerId);
         else if (vote)
           this.#cleanup.removeAfter(vote, () => {
             this.withdraw(ownerId);
           });
       },
       () => {
-        this.#cleanup.remove(this.lock, ownerId, vote);
+        this.#cleanup.remove(removable, ownerId, vote);
       },
     );
     return releasing;

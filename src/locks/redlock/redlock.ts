@@ -129,12 +129,20 @@ export class RedLockBackend implements LockBackend {
 
   /** Releases the lock also on masters that did not vote for this owner: their votes may only be late. */
   release(ownerId: string): Promise<boolean> {
+    return this.#release((master) => master.release(ownerId));
+  }
+
+  releaseIn(ownerId: string, inMs: number): Promise<boolean> {
+    return this.#release((master) => master.release(ownerId, inMs));
+  }
+
+  #release(send: (master: Master) => Promise<boolean>): Promise<boolean> {
     // While a majority is still connecting, the release is sent to the connected masters at once. (Whether the lock was lost, only a
     // majority can tell.)
     const isThere = ({ connection }: Master): boolean => connection.isReady;
     const there = this.#isSettled ? [] : this.masters.filter(isThere);
-    const asked = new Map(there.map((master) => [master, master.release(ownerId)]));
-    const ask = (master: Master): Promise<boolean> => asked.get(master) ?? master.release(ownerId);
+    const asked = new Map(there.map((master) => [master, send(master)]));
+    const ask = (master: Master): Promise<boolean> => asked.get(master) ?? send(master);
     return this.#poll('not known to be released', ask, this.#mostSay);
   }
 

@@ -38,10 +38,11 @@ async function pair(session: Session, ownerId: string, leaseMs = LEASE_MS): Prom
     unwatch: ignore,
     reenter,
     release,
+    releaseIn: () => Promise.resolve(true),
   };
   const grant = new Grant(session, lock, ownerId, deadlineOf(now(PROCESS_CLOCK), leaseMs));
   const described = {} as HeldLock; // not asked for
-  const hold = { isWatched: true, holdId: 'me#1', described, lost: ignore };
+  const hold = { isWatched: true, atLeastMs: 0, holdId: 'me#1', described, lost: ignore };
   grant.add(hold);
   await new Promise<void>((resolve) => {
     grant.release(hold, false, () => {

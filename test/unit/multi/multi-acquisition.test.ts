@@ -69,7 +69,8 @@ afterEach(() => {
 });
 
 async function begin(waitMs: number, leaseMs?: number, signal?: AbortSignal): Promise<unknown> {
-  const request = { lockName: 'multi(one, two)', origin: 'lock', scope: undefined } as const;
+  const origin = { origin: 'lock', scope: undefined } as const;
+  const request = { lockName: 'multi(one, two)', ...origin, atLeastMs: 0 };
   const members = [one, two] as unknown as SingleLock[];
   const wanted = { ...request, members, suspects: [], label: undefined, waitMs, leaseMs, signal };
   return await new MultiAcquisition(session, wanted).hold();

@@ -1,0 +1,130 @@
+// `lockAtLeastFor`: the lock stays taken for a while, whatever becomes of its holds. What it promises for all kinds of locks is in their
+// contract.
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { type Holdfast, type Lock, OptionError } from '../../../src/index.js';
+import { connectedClient, rejectionOf, sharedConnection } from '../../support/clients.js';
+import { eventually } from '../../support/time.js';
+import { uniqueName } from '../../support/unique-name.js';
+
+/** Within a test, nothing that ends with a lease or a poll of this length has happened. */
+const WATCHDOG_MS = 900_000;
+const AT_LEAST_MS = 1_500;
+
+const redis = sharedConnection();
+let client: Holdfast;
+let rival: Holdfast;
+let lock: Lock;
+let theirs: Lock;
+
+beforeEach(async () => {
+  client = await connectedClient({ lockWatchdogTimeout: WATCHDOG_MS });
+  rival = await connectedClient({ lockWatchdogTimeout: WATCHDOG_MS });
+  lock = client.getLock(uniqueName());
+  theirs = rival.getLock(lock.name);
+});
+
+afterEach(async () => {
+  await redis.del(lock.name);
+  await Promise.all([client.close(), rival.close()]);
+});
+
+it('the next caller of the same client waits, too, and is handed nothing', async () => {
+  const hold = await lock.acquire({ lockAtLeastFor: AT_LEAST_MS });
+  const heldAtMs = performance.now();
+  const next = lock.acquire();
+  await eventually(() => {
+    expect(client.stats().waiting).toBe(1);
+  });
+  await hold.release();
+  const second = await next;
+  expect(performance.now() - heldAtMs).toBeGreaterThanOrEqual(AT_LEAST_MS - 10);
+  await second.release();
+});
+
+it('the time counts from when the lock was acquired: a release after it frees the lock at once', async () => {
+  const hold = await lock.acquire({ lockAtLeastFor: 50 });
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  await hold.release();
+  expect(await redis.exists(lock.name)).toBe(0);
+});
+
+it('a caller that takes the lock over from one of its own client has it for so long, too', async () => {
+  const hold = await lock.acquire();
+  const next = lock.acquire({ lockAtLeastFor: AT_LEAST_MS });
+  await eventually(() => {
+    expect(client.stats().waiting).toBe(1);
+  });
+  await hold.release();
+  await (await next).release();
+  const ttlMs = await redis.pttl(lock.name);
+  expect(ttlMs).toBeGreaterThan(0);
+  expect(ttlMs).toBeLessThanOrEqual(AT_LEAST_MS);
+});
+
+it('a caller to whom a fair lock is handed over has it for so long, though its place lasts less', async () => {
+  const fair = client.getFairLock(lock.name);
+  const place = rival.getFairLock(lock.name);
+  const hold = await fair.acquire();
+  const next = place.acquire({ lockAtLeastFor: 2 * WATCHDOG_MS });
+  await eventually(async () => {
+    expect(await fair.getQueueLength()).toBe(1);
+  });
+  await hold.release();
+  const second = await next;
+  expect(second.remaining()).toBeGreaterThan(WATCHDOG_MS);
+  expect(await redis.pttl(lock.name)).toBeGreaterThan(WATCHDOG_MS);
+  await second.release();
+  expect(await redis.pttl(lock.name)).toBeGreaterThan(WATCHDOG_MS);
+});
+
+it('is not kept by its client, which asks the server as for any lock', async () => {
+  const kept = client.getLock(lock.name, { keep: 100_000 });
+  await eventually(async () => {
+    await (await kept.acquire()).release();
+    expect(client.stats().kept).toBe(1);
+  });
+  const hold = await kept.acquire({ lockAtLeastFor: AT_LEAST_MS });
+  await hold.release();
+  expect(client.stats().kept).toBe(0);
+  expect(await kept.tryAcquire()).toBeUndefined();
+  expect(await theirs.tryAcquire()).toBeUndefined();
+});
+
+it('a nested acquisition of a kept lock ends its keeping', async () => {
+  const kept = client.getLock(lock.name, { keep: 100_000 });
+  await eventually(async () => {
+    await (await kept.acquire()).release();
+    expect(client.stats().kept).toBe(1);
+  });
+  await kept.withLock(() => kept.withLock({ lockAtLeastFor: AT_LEAST_MS }, () => undefined));
+  expect(client.stats().kept).toBe(0);
+  expect(await theirs.tryAcquire()).toBeUndefined();
+});
+
+it('a MultiLock that did not get all of its members leaves none of them taken', async () => {
+  const other = client.getLock(uniqueName());
+  const hold = await rival.getLock(other.name).acquire();
+  const both = client.getMultiLock(lock, other);
+  expect(await both.tryAcquire({ lockAtLeastFor: AT_LEAST_MS })).toBeUndefined();
+  await eventually(async () => {
+    expect(await redis.exists(lock.name)).toBe(0);
+  });
+  await hold.release();
+});
+
+it('the lease is as long from the beginning, so that a process that dies leaves the lock taken', async () => {
+  const hold = await lock.acquire({ lease: 100, lockAtLeastFor: AT_LEAST_MS });
+  const ttlMs = await redis.pttl(lock.name);
+  expect(ttlMs).toBeGreaterThan(100);
+  expect(ttlMs).toBeLessThanOrEqual(AT_LEAST_MS);
+  await hold.release();
+});
+
+it.each([-1, 1.5, Number.NaN, '5', null, Infinity])(
+  'lockAtLeastFor %j is an OptionError',
+  async (value) => {
+    const error = await rejectionOf(lock.acquire({ lockAtLeastFor: value as number }));
+    expect(error).toBeInstanceOf(OptionError);
+    expect((error as Error).message).toContain('lockAtLeastFor is');
+  },
+);
