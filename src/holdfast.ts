@@ -3,29 +3,35 @@
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import type { HoldfastEvents } from './api/events.js';
 import { type Inspection, type ListOptions, parseList } from './api/inspection.js';
-import type { FairLock, FencedLock, FencedLockOptions, Lock } from './api/lock.js';
+import type { FairLock, FencedLock, FencedLockOptions, Hold, Lock } from './api/lock.js';
 import {
+  type AdoptOptions,
   type KeepOptions,
   parseFunction,
   parseKeep,
   parseName,
+  parseOptions,
+  parseRequest,
   type RedLockOptions,
 } from './api/options.js';
 import type { ReadWriteLock } from './api/read-write-lock.js';
 import type { Semaphore, SemaphoreOptions } from './api/semaphore.js';
+import { acquire } from './core/acquisition.js';
+import { parseExported } from './core/adoption.js';
 import { inspect as inspectLock, list } from './core/inspection.js';
+import type { AcquirableLock, ExportedHold, OwnHold } from './core/protocol.js';
 import { Server } from './core/server.js';
 import { newClientId, runAsOneOwner, Session } from './core/session.js';
 import { FairLockBackend, FairSingleLock } from './locks/fair.js';
 import { fencedLockOver, parseFencedLock } from './locks/fenced.js';
 import { MultiLock } from './locks/multi.js';
-import { ReadWriteSingleLock } from './locks/read-write.js';
+import { ReadWriteBackend, ReadWriteSingleLock } from './locks/read-write.js';
 import { parseRedLock } from './locks/redlock/parts.js';
 import { QuorumServices, RedLockBackend } from './locks/redlock/redlock.js';
 import { GatheredCalls } from './locks/gather.js';
 import { Keeper } from './locks/keeper.js';
 import { HOLDS, type PlainSettings, ReentrantLockBackend } from './locks/plain.js';
-import { SingleSemaphore } from './locks/semaphore.js';
+import { SemaphoreBackend, SingleSemaphore } from './locks/semaphore.js';
 import { SingleLock } from './locks/single-lock.js';
 import { Listeners } from './core/events.js';
 import {
@@ -218,6 +224,47 @@ export class Holdfast implements AsyncDisposable {
     return parts.isFenced
       ? fencedLockOver(quorum.session, backend)
       : new SingleLock(quorum.session, backend);
+  }
+
+  /**
+   * Goes on with a hold that another process, or another client of this one, has exported by {@link Hold.export}. It has a new owner, and
+   * of a fenced lock a new, larger token. Only one call for a text succeeds. Like `acquire()`, it counts for the innermost `run`.
+   *
+   * @param text - what `export()` returned
+   * @param options - `lease`: as in {@link AcquireOptions}; it replaces that of the export
+   * @throws {@link LockLostError} the hold was adopted already, or its lease has ended
+   * @throws {@link OptionError} the text is not that of a hold, or one of another server or `keyPrefix`; or an option is not usable
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses; the text may be adopted again, or was
+   * @throws {@link LockAbortedError} the `signal` aborted
+   * @throws {@link ClosedError} the client is closed
+   */
+  async adopt(text: string, options: AdoptOptions = {}): Promise<Hold> {
+    const exported = parseExported(text, this.#server.keyPrefix);
+    const { name, kind, restMs } = exported;
+    const known = ['lease', 'signal', 'label'] as const;
+    const given = parseOptions('the options of adopt()', options, known, name);
+    const request = parseRequest(name, { ...given, lockAtLeastFor: restMs }, 0);
+    const adopt = (): Promise<OwnHold> =>
+      acquire(this.#session, this.#lockOf(exported), { ...request, adopts: exported }, 'acquire');
+    const { holdWatch } = this.#session;
+    const stack = holdWatch?.here ?? '';
+    // Permits are held outside all scopes.
+    const hold = await (kind === 'Semaphore' ? outsideScopes(adopt) : adopt());
+    return holdWatch?.handOut(hold, hold.watched, stack) ?? hold;
+  }
+
+  /** The lock of a hold that was exported. */
+  #lockOf({ kind, name, tokenTtlMs, permits }: ExportedHold): AcquirableLock {
+    const server = this.#server;
+    const { newOwnerId } = this.#session;
+    if (permits) {
+      const { declared, held } = permits;
+      return new SemaphoreBackend(server, newOwnerId, name, declared, held);
+    }
+    if (kind === 'ReadLock') return new ReadWriteBackend(server, newOwnerId, name, 'read');
+    if (kind === 'WriteLock') return new ReadWriteBackend(server, newOwnerId, name, 'write');
+    const plain = this.#plain(name, tokenTtlMs === undefined ? {} : { tokenTtlMs });
+    return kind.endsWith('FairLock') ? new FairLockBackend(server, plain) : plain;
   }
 
   #plain(name: string, settings?: PlainSettings): ReentrantLockBackend {

@@ -24,13 +24,21 @@ export type {
   ReadWriteLockDescription,
 } from './api/description.js';
 export type { Hold } from './api/lock.js';
-export type { AcquireOptions, KeepOptions, LockOptions, RedLockOptions } from './api/options.js';
+export type {
+  AcquireOptions,
+  AdoptOptions,
+  ExportOptions,
+  KeepOptions,
+  LockOptions,
+  RedLockOptions,
+} from './api/options.js';
 export type { RedisSource } from './redis/installed.js';
 export { HoldfastError, type ErrorCode, type ErrorContext } from './api/errors.js';
 export {
   ClosedError,
   KeyConflictError,
   LockAbortedError,
+  LockExportedError,
   LockLostError,
   LockNotHeldError,
   LockTimeoutError,

@@ -35,10 +35,12 @@ export const CHANNELS = {
  * - `local`: the release of another caller of this client gave it to this one
  * - `kept`: this client had kept the lock since its last hold, so no command was sent
  * - `re-entry`: a hold around the call already had it
+ * - `adoption`: `adopt()` took over the hold of another process
  *
  * @group Channels
  */
-export type Via = 'first-try' | 'message' | 'hand-over' | 'local' | 'kept' | 're-entry';
+export type Via =
+  'first-try' | 'message' | 'hand-over' | 'local' | 'kept' | 're-entry' | 'adoption';
 
 /**
  * Why a call ended without its lock.

@@ -12,6 +12,7 @@ export type ErrorCode =
   | 'LOCK_NOT_HELD'
   | 'LOCK_LOST'
   | 'LOCK_ABORTED'
+  | 'LOCK_EXPORTED'
   | 'CLIENT_CLOSED'
   | 'REDIS_UNAVAILABLE'
   | 'NO_QUORUM'
@@ -139,6 +140,18 @@ export class LockAbortedError extends HoldfastError {
   override readonly name = 'LockAbortedError';
   readonly code = 'LOCK_ABORTED';
   readonly help = 'errors/lock-aborted';
+}
+
+/**
+ * The reason of a hold's signal after `export()`: the lock is not lost, but another process may adopt it, and this one must not use it.
+ *
+ * @group Errors
+ */
+export class LockExportedError extends HoldfastError {
+  /** The name of the class. */
+  override readonly name = 'LockExportedError';
+  readonly code = 'LOCK_EXPORTED';
+  readonly help = 'errors/lock-exported';
 }
 
 /**

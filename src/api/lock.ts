@@ -1,7 +1,7 @@
 // A lock as the caller sees it: the same methods for every kind of lock.
 
 import type { HoldDescription, LockDescription } from './description.js';
-import type { AcquireOptions, LockOptions } from './options.js';
+import type { AcquireOptions, ExportOptions, LockOptions } from './options.js';
 
 /**
  * A lock of one name, with the methods that all kinds of locks share. An object is light and keeps no state: create one where you need it,
@@ -377,6 +377,22 @@ export interface Hold extends AsyncDisposable {
    * ```
    */
   run<T>(fn: () => T | Promise<T>): Promise<T>;
+
+  /**
+   * Ends the hold here without releasing the lock, so that another process can go on with it: give the text to {@link Holdfast.adopt}
+   * there. The lease is renewed once; if nobody adopts the hold, the lock is free when the lease ends.
+   *
+   * From then on this hold is over: its signal aborts with a {@link LockExportedError}, `release()` does nothing, and a `withLock` around
+   * it resolves. Whoever has the text can take the lock: do not log it. It contains no password.
+   *
+   * @throws {@link OptionError} `lease` is not usable; the owner has other holds of the lock, nested ones, for example; or it is a hold of a
+   *   MultiLock or a Redlock
+   * @throws {@link LockLostError} the lock was lost
+   * @throws {@link LockNotHeldError} the hold was released
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`: the hold goes on here
+   * @throws {@link ClosedError} the client was closed during the call
+   */
+  export(options?: ExportOptions): Promise<string>;
 
   /** The lock's name, whether it is held, released or lost, its owner, the milliseconds left, and the fencing token as a string. */
   toJSON(): HoldDescription;

@@ -74,6 +74,23 @@ export interface KeepOptions {
   keep?: number | undefined;
 }
 
+/**
+ * Options of `export()` of a hold; times in milliseconds.
+ *
+ * @group Holds
+ */
+export interface ExportOptions {
+  /** For how long another process may adopt the hold: a whole number of at least 1. Default: `lockWatchdogTimeout`. */
+  lease?: number | undefined;
+}
+
+/**
+ * Options of `adopt()`; times in milliseconds.
+ *
+ * @group Holds
+ */
+export type AdoptOptions = Pick<AcquireOptions, 'lease' | 'signal' | 'label'>;
+
 /** The options of an acquisition, checked. */
 export interface AcquireRequest {
   readonly waitMs: number;

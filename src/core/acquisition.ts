@@ -20,6 +20,7 @@ import {
   outwards,
   type Scope,
 } from '../scopes/scope.js';
+import { Adopter } from './adoption.js';
 import { Grant, KEPT_WEIGHT } from './grant.js';
 import { assertEnterable, type GrantHolder, holderToReenter, SingleHold } from './hold.js';
 import { aborted, heldByCallerOfClient, heldElsewhere } from './messages.js';
@@ -35,6 +36,7 @@ import {
   type HoldOrigin,
   type Keepable,
   leftMs,
+  type LockRequest,
   mayBeKept,
   type MemberTerms,
   type SelfWait,
@@ -66,7 +68,7 @@ const MOST_LATE = 3;
 export function acquire(
   session: Session,
   lock: AcquirableLock,
-  asked: AcquireRequest & MemberTerms,
+  asked: AcquireRequest & MemberTerms & Pick<LockRequest, 'adopts'>,
   origin: HoldOrigin,
   ownScope?: Scope,
   newOwnerId?: () => string,
@@ -81,6 +83,7 @@ export function acquire(
     atLeastMs: attemptMs === undefined ? atLeastMs : 0,
     signal,
     label,
+    adopts: asked.adopts,
     attemptMs,
     isQuiet,
     sinceMs,
@@ -272,6 +275,7 @@ class Acquisition implements Call {
   /** Re-enters a holder around the call, or tries on the server. Not async, to spare an acquisition that need not wait extra promises. */
   #attempt(): Attempt | Promise<Attempt> {
     this.#isReentering = false;
+    if (this.#request.adopts) return this.#try();
     const acting = this.#actingScope;
     const { own, outer } = holderToReenter(this.#request.position, acting, this.#lock.id);
     const around = own ?? outer;
@@ -350,7 +354,7 @@ class Acquisition implements Call {
     const { connection, clock } = this.#session;
     const limit = this.#limit;
     const newOwnerId = this.#newOwnerId ?? this.#lock.newOwnerId;
-    const waiter = (this.#waiter ??= this.#lock.waiter(newOwnerId, this.#request));
+    const waiter = (this.#waiter ??= this.#newWaiter(newOwnerId));
     const seen = this.#begun ? undefined : waiter.queue?.();
     if (seen) return this.#held(seen);
     let sentAt = now(clock);
@@ -385,6 +389,13 @@ class Acquisition implements Call {
     return 'look again';
   }
 
+  #newWaiter(newOwnerId: () => string): Waiter {
+    const { adopts } = this.#request;
+    return adopts
+      ? new Adopter(this.#session, this.#lock, newOwnerId(), this.#request, adopts)
+      : this.#lock.waiter(newOwnerId, this.#request);
+  }
+
   #deadlineOf(reply: AcquireReply, sentAt: Instant): Deadline {
     if (reply.outcome !== 'acquired') return deadlineOf(sentAt, this.#request.leaseMs);
     return deadlineOf(reply.sentAt ?? sentAt, reply.keepable?.leaseMs ?? this.#request.leaseMs);
@@ -401,6 +412,7 @@ class Acquisition implements Call {
 
   #viaOf(outcome: AcquireReply['outcome']): Via {
     if (outcome === 'handed over') return 'hand-over';
+    if (this.#request.adopts) return 'adoption';
     return this.#endWaiting ? 'message' : 'first-try';
   }
 

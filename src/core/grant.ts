@@ -49,13 +49,18 @@ type State =
   | { readonly kind: 'lost'; readonly error: LockLostError }
   // From the moment the release is sent: the release may arrive late, so the owner must not be used again.
   | { readonly kind: 'released'; readonly isConfirmed: false }
-  | { readonly kind: 'released'; readonly isConfirmed: true; readonly to: 'all' | 'successor' };
+  | {
+      readonly kind: 'released';
+      readonly isConfirmed: true;
+      readonly to: 'all' | 'successor' | 'another process';
+    };
 
 // Shared objects, since every lock passes through these states.
 const HELD: State = { kind: 'held' };
 const IDLE: State = { kind: 'idle' };
 const RELEASING = { kind: 'released', isConfirmed: false } as const;
 const RELEASED = { kind: 'released', isConfirmed: true, to: 'all' } as const;
+const EXPORTED = { kind: 'released', isConfirmed: true, to: 'another process' } as const;
 const HANDED_OVER = { kind: 'released', isConfirmed: true, to: 'successor' } as const;
 
 /** The chain of local hand-overs that led to a grant: the earlier owners, and when the first of them acquired the lock. */
@@ -473,6 +478,25 @@ export class Grant implements KeepableGrant, Due {
     return isExtended;
   }
 
+  /**
+   * Ends the grant for this client, but not on the server, where another process may adopt the owner: calls `exported` at that moment.
+   * Returns false if it did not: the grant was released meanwhile, or has other holds.
+   */
+  async export(leaseMs: number, exported: () => void): Promise<boolean> {
+    let isExported = false;
+    const end = (): void => {
+      isExported = this.holdCount === 1;
+      if (!isExported) return;
+      this.#become(EXPORTED);
+      exported();
+    };
+    const leaseFor = Math.max(leaseMs, this.restMs);
+    await this.#session.bounded(this.lock.name, 'not known to be exported', (waitLimit) =>
+      this.#confirm(leaseFor, waitLimit, 0, end, true),
+    );
+    return isExported;
+  }
+
   /** Confirms the lock on the server for `leaseMs` from now, with `more` holds added. `isShared`: whether the added holds are shared. */
   async #confirm(
     leaseMs: number,
@@ -693,20 +717,20 @@ export class Grant implements KeepableGrant, Due {
   // Release.
 
   /** For how much longer the lock stays taken though it is released, in milliseconds. */
-  get #restMs(): number {
+  get restMs(): number {
     if (this.#takenUntilMs === 0) return 0;
     return Math.max(Math.ceil(this.#takenUntilMs - this.#session.clock.nowMs()), 0);
   }
 
   /** Sends the release of this owner. */
   #giveUp(): Promise<boolean> {
-    const restMs = this.#restMs;
+    const restMs = this.restMs;
     return restMs > 0 ? this.lock.releaseIn(this.ownerId, restMs) : this.lock.release(this.ownerId);
   }
 
   /** This owner, for the clean-up. */
   get #removable(): Removable {
-    return this.#restMs > 0 ? { id: this.lock.id, release: () => this.#giveUp() } : this.lock;
+    return this.restMs > 0 ? { id: this.lock.id, release: () => this.#giveUp() } : this.lock;
   }
 
   /** Ends a hold; releases the lock with the last one. May be called again after a failure. */
@@ -836,7 +860,7 @@ export class Grant implements KeepableGrant, Due {
     const next = this.lock.nextWaiter;
     const { isClosed, connection } = this.#session;
     if (!next || this.#state.kind !== 'held' || isClosed || !connection.isReady) return undefined;
-    if (this.#restMs > 0) return undefined;
+    if (this.restMs > 0) return undefined;
     const { owners, acquiredAt } = this.#chain;
     if (owners.length >= MOST_HAND_OVERS || elapsedMs(acquiredAt) >= LONGEST_CHAIN_MS)
       return undefined;

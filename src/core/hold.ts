@@ -2,15 +2,16 @@
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import { type HoldDescription, inspected, shownToken } from '../api/description.js';
-import { isUnanswered, LockLostError } from '../api/errors.js';
+import { isUnanswered, LockExportedError, LockLostError } from '../api/errors.js';
 import type { Session } from './session.js';
 import type { AcquirableLock, CallersRequest, HoldOrigin, HoldTerms, OwnHold } from './protocol.js';
-import { parseLease } from '../api/options.js';
+import { type ExportOptions, parseLease, parseOptions } from '../api/options.js';
 import { Grant } from './grant.js';
 import type { HoldMessage, Via } from '../api/channels.js';
 import type { HeldLock } from '../api/description.js';
 import { areHoldsHeard, holdBegins, holdEnds } from './telemetry.js';
-import { heldWithoutToken, releasedAlready, upgradeRefused } from './messages.js';
+import { heldWithoutToken, notExportable, releasedAlready, upgradeRefused } from './messages.js';
+import { exportedText, whereIs } from './adoption.js';
 import { inTurn } from '../runtime/node.js';
 import { currentScope, type Holder, holdersAround, nearestHolder, Scope } from '../scopes/scope.js';
 
@@ -23,6 +24,7 @@ export class SingleHold implements OwnHold {
   readonly atLeastMs: number;
   #aborter: AbortController | undefined;
   #loss: LockLostError | undefined;
+  #exported: LockExportedError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
   /** Whether it was lost while its owner keeps the lock: its own `unlock()`, still to come, must find it and not undo another hold. */
@@ -87,7 +89,8 @@ export class SingleHold implements OwnHold {
     this.#grant.checkDeadline();
     if (!this.#aborter) {
       this.#aborter = new AbortController();
-      if (this.#loss) this.#aborter.abort(this.#loss);
+      const reason = this.#loss ?? this.#exported;
+      if (reason) this.#aborter.abort(reason);
     }
     return this.#aborter.signal;
   }
@@ -101,6 +104,51 @@ export class SingleHold implements OwnHold {
     const refusal = this.#refusal('extend');
     if (refusal) throw await inTurn(refusal);
     if (!(await this.#grant.extend(leaseMs))) throw releasedAlready(this.lockName, 'extend');
+  }
+
+  async export(options: ExportOptions = {}): Promise<string> {
+    const { lockName, ownerId } = this;
+    const { lease } = parseOptions('the options of export()', options, ['lease'], lockName);
+    const { lock } = this.#grant;
+    const { transfer, kind } = lock;
+    const leaseMs =
+      lease === undefined
+        ? this.#session.lockWatchdogTimeoutMs
+        : parseLease(lease, 'lease', lockName);
+    if (!transfer) throw notExportable(lockName, `it is one of a ${kind}`);
+    const where = await whereIs(this.#session, lockName, transfer);
+    const refusal = this.#refusal('export');
+    if (refusal) throw await inTurn(refusal);
+    const isAlone = this.#grant.holdCount === 1;
+    const isExported =
+      isAlone &&
+      (await this.#grant.export(leaseMs, () => {
+        this.#passOn();
+      }));
+    if (!isExported)
+      throw (
+        this.#refusal('export') ??
+        notExportable(
+          lockName,
+          'its owner has other holds of the lock, which must be released first',
+        )
+      );
+    const { restMs } = this.#grant;
+    return exportedText({ kind, name: lockName, ownerId, restMs, ...where, ...transfer.terms });
+  }
+
+  /** From now on this client does nothing with the lock. */
+  #passOn(): void {
+    const { lockName } = this;
+    const message = `lock "${lockName}" was exported: another process may have it now`;
+    this.#exported = new LockExportedError(message, { lockName });
+    this.#isGivenUp = true;
+    this.#release = Promise.resolve();
+    this.#aborter?.abort(this.#exported);
+    this.#emitReleased(0);
+    this.#tellEnd();
+    this.#leave();
+    this.#holder.wakeWaiters();
   }
 
   release(): Promise<void> {

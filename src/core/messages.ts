@@ -101,6 +101,11 @@ export function releasedAlready(lockName: string, what: string): LockNotHeldErro
   return new LockNotHeldError(message, { lockName });
 }
 
+/** A hold that only its own client can use. `why`: in words that end the sentence. */
+export function notExportable(lockName: string, why: string): OptionError {
+  return new OptionError(`lock "${lockName}": the hold cannot be exported: ${why}`, { lockName });
+}
+
 export function aborted(
   lockName: string,
   when: string,

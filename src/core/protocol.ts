@@ -169,6 +169,41 @@ export interface Removable {
   release(ownerId: string): Promise<boolean>;
 }
 
+/** How a hold of a lock on one server passes to another process. */
+export interface Transfer {
+  readonly terms: TransferTerms;
+  readonly at: KeyPlace;
+  /** Replaces the owner of an exported hold by one of this client. May be repeated. */
+  adopt(
+    exportedId: string,
+    ownerId: string,
+    leaseMs: number,
+    limit: TimeLimit | undefined,
+  ): Promise<HandOverReply>;
+}
+
+/** What another process needs to make the same lock, besides its kind and name. */
+export interface TransferTerms {
+  readonly keyPrefix: string;
+  /** How long a fenced lock's tokens are remembered, in milliseconds; 0: for ever. */
+  readonly tokenTtlMs?: number | undefined;
+  /** The permits of a semaphore, and how many of them are held. */
+  readonly permits?: { readonly declared: number; readonly held: number } | undefined;
+}
+
+/** What the text of an exported hold says. */
+export interface ExportedHold extends TransferTerms {
+  readonly kind: string;
+  readonly name: string;
+  readonly ownerId: string;
+  /** For how much longer the lock stays taken at least, in milliseconds. */
+  readonly restMs: number;
+  /** Where its server is, as the exporting client is configured: no password. */
+  readonly place: string;
+  /** The same in the server's own words; left out: it does not say. */
+  readonly home?: string | undefined;
+}
+
 /** What a grant needs from its lock. */
 export interface GrantedLock extends Removable, NamedLock {
   /** The kind of lock, for messages, metrics and debugging. */
@@ -191,6 +226,8 @@ export interface GrantedLock extends Removable, NamedLock {
   ): Promise<KeepReply>;
   /** Releases the lock, but lets it expire `inMs` from now instead of freeing it. It never extends the lease. */
   releaseIn(ownerId: string, inMs: number): Promise<boolean>;
+  /** Left out: a hold of this kind of lock cannot pass to another process. */
+  readonly transfer?: Transfer;
   /** The server has granted the lock to this client. */
   granted?(grant: KeepableGrant): void;
   /** This client no longer holds the lock, or waits for it, as this owner. */
@@ -330,6 +367,8 @@ export interface LockRequest extends MemberTerms {
   readonly signal?: AbortSignal | undefined;
   /** A free text of the caller's, for events and messages. */
   readonly label?: string | undefined;
+  /** The hold of another process that becomes this one; undefined: an acquisition like any other. */
+  readonly adopts?: ExportedHold | undefined;
 }
 
 /** Whether the client may keep the lock after this hold: not if the lease is fixed, or others must wait for it, or for a member of a MultiLock. */

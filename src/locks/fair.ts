@@ -8,6 +8,7 @@ import {
   type KeyPlace,
   type LockBackend,
   type LockRequest,
+  type Transfer,
   type Waiter,
   type KeepableGrant,
   type KeyInTheWay,
@@ -152,6 +153,10 @@ export class FairLockBackend implements LockBackend, QueuedLock {
   }
 
   // The lock itself is the reentrant lock.
+
+  get transfer(): Transfer {
+    return this.#plain.transfer;
+  }
 
   reenter(...request: Parameters<ReentrantLockBackend['reenter']>): Promise<KeepReply> {
     return this.#plain.reenter(...request);

@@ -18,7 +18,13 @@ import {
   UnavailableError,
 } from '../api/errors.js';
 import { LONGEST_ASKING_MS } from '../core/acquisition.js';
-import { aborted, mayComeFree, memberHeldElsewhere, SLOW_ANSWER_MS } from '../core/messages.js';
+import {
+  aborted,
+  mayComeFree,
+  memberHeldElsewhere,
+  notExportable,
+  SLOW_ANSWER_MS,
+} from '../core/messages.js';
 import type { HoldWatch, WatchedHold } from '../core/hold-watch.js';
 import type { SingleHold } from '../core/hold.js';
 import { acquireBegins, acquireEnds, acquireFails, areCallsHeard } from '../core/telemetry.js';
@@ -510,6 +516,13 @@ export class MultiHold implements OwnHold {
   async extend(lease: number): Promise<void> {
     this.#assertHeld();
     await this.#all((member) => member.extend(lease));
+  }
+
+  export(): Promise<never> {
+    const why = 'it is one of a MultiLock, which may have several servers';
+    return inTurn(notExportable(this.lockName, why)).then((error) => {
+      throw error;
+    });
   }
 
   async release(): Promise<void> {

@@ -15,6 +15,7 @@ import {
   type LockRequest,
   mayBeKept,
   type NextWaiter,
+  type Transfer,
   type Waiter,
 } from '../core/protocol.js';
 import type { Server } from '../core/server.js';
@@ -219,12 +220,12 @@ export class ReentrantLockBackend implements LockBackend {
       : this.connection.runReplicated(scripts.confirm, keys, args, read, isKept);
   }
 
-  /** Releases the lock of one owner to a successor of this client. */
+  /** Releases the lock of one owner to a successor: another caller of this client, or one that adopts the hold of another process. */
   handOver(
     ownerId: string,
     successorId: string,
     leaseMs: number,
-    limit: TimeLimit,
+    limit: TimeLimit | undefined,
   ): Promise<HandOverReply> {
     const fencing = this.counter ?? NO_FENCING;
     const keys = [this.keys.lock, this.keys.forced, ...fencing.keys];
@@ -233,7 +234,17 @@ export class ReentrantLockBackend implements LockBackend {
       const [outcome, token] = reply as [HandOverReply['outcome'], string?];
       return { outcome, token: token === undefined ? undefined : BigInt(token) };
     };
-    return this.connection.run(scripts.releaseTo, keys, args, read, limit);
+    const isDone = ({ outcome }: HandOverReply): boolean => outcome === 'done';
+    return this.connection.runReplicated(scripts.releaseTo, keys, args, read, isDone, limit);
+  }
+
+  get transfer(): Transfer {
+    const tokenTtlMs = this.counter?.args[0];
+    return {
+      terms: { keyPrefix: this.#server.keyPrefix, ...(tokenTtlMs !== undefined && { tokenTtlMs }) },
+      at: { key: this.keys.lock, connection: this.connection },
+      adopt: (...terms) => this.handOver(...terms),
+    };
   }
 
   /** Renews many locks of this server, each for its owner, as the watchdog does. A lease of 0 only checks them. */

@@ -4,6 +4,7 @@ import { inspect, type InspectOptionsStylized } from 'node:util';
 import { inspected } from '../api/description.js';
 import { OptionError } from '../api/errors.js';
 import {
+  type ExportOptions,
   invalid,
   isWholeNumber,
   parseName,
@@ -20,7 +21,7 @@ import type {
   SemaphoreDescription,
 } from '../api/semaphore.js';
 import { acquire } from '../core/acquisition.js';
-import type { OwnHold, SelfWait, KeyInTheWay } from '../core/protocol.js';
+import type { OwnHold, SelfWait, KeyInTheWay, Transfer } from '../core/protocol.js';
 import type { Server } from '../core/server.js';
 import type { Session } from '../core/session.js';
 import { type SingleHold, whileHeld } from '../core/hold.js';
@@ -190,6 +191,11 @@ export class SemaphoreBackend extends WeightedBackend {
     super(server, newOwnerId, { name, expected: 'a semaphore', capacity: declared, weight });
   }
 
+  override get transfer(): Transfer {
+    const { capacity: declared, weight: held } = this.terms;
+    return this.transferOf({ permits: { declared, held } });
+  }
+
   protected override refused({ why, capacity }: Refusal): OptionError {
     const { name: lockName, terms, weight } = this;
     const message =
@@ -272,6 +278,10 @@ class HeldPermits implements PermitHold {
 
   release(): Promise<void> {
     return this.#hold.release();
+  }
+
+  export(options?: ExportOptions): Promise<string> {
+    return this.#hold.export(options);
   }
 
   toJSON(): PermitHoldDescription {

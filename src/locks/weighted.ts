@@ -4,11 +4,14 @@ import type { HoldfastError } from '../api/errors.js';
 import {
   type AcquirableLock,
   type Granted,
+  type HandOverReply,
   isAcquired,
   isKept,
   type KeepReply,
   type KeyPlace,
   type LockRequest,
+  type Transfer,
+  type TransferTerms,
   type Waiter,
   type KeyInTheWay,
 } from '../core/protocol.js';
@@ -113,6 +116,35 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
 
   get keyPlaces(): readonly KeyPlace[] {
     return [{ key: this.keys.lock, connection: this.server.connection }];
+  }
+
+  get transfer(): Transfer {
+    return this.transferOf();
+  }
+
+  protected transferOf(terms: Partial<TransferTerms> = {}): Transfer {
+    const { keyPrefix, connection } = this.server;
+    const { lock, leases, forcedOwners } = this.keys;
+    const keys = [lock, leases, forcedOwners];
+    return {
+      terms: { keyPrefix, ...terms },
+      at: { key: lock, connection },
+      adopt: (exportedId, ownerId, leaseMs, limit) => {
+        const args = [exportedId, ownerId, leaseMs];
+        const read = (reply: unknown): HandOverReply => {
+          const [outcome] = reply as [HandOverReply['outcome']];
+          return { outcome };
+        };
+        return connection.runReplicated(
+          scripts.weightedAdopt,
+          keys,
+          args,
+          read,
+          ({ outcome }) => outcome === 'done',
+          limit,
+        );
+      },
+    };
   }
 
   waiter(newOwnerId: () => string, request: LockRequest): Waiter {

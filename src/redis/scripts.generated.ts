@@ -25,6 +25,7 @@ export const scripts: {
   readonly renew: Script;
   readonly vote: Script;
   readonly waiters: Script;
+  readonly weightedAdopt: Script;
   readonly weightedForce: Script;
   readonly weightedHandOver: Script;
   readonly weightedJoin: Script;
@@ -1549,6 +1550,72 @@ for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
   end
 end
 return owners
+`,
+  },
+  weightedAdopt: {
+    name: 'weighted-adopt',
+    sha1: 'c9f690e8ee25d068be2a094a58d90b5bee057b88',
+    source: `-- Passes what an owner has of a weighted lock to another owner, of another process. Its permits stay taken all the time.
+-- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] leases (sorted set): holder -> expiresAtMs
+-- KEYS[3] forced (hash): who was forced out
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] successor (string): "<clientId>:<n>"
+-- ARGV[3] leaseMs (integer, ms): how long the successor has it without a renewal
+-- Returns {'done'} when the successor has it, by this call or an earlier copy; when neither of the two has it, how it was lost: {'forced'} or
+-- {'deleted'} (also when it lapsed).
+local lock, leases, forced = unpack(KEYS)
+local owner, successor, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+-- The server's time, in seconds and microseconds, and in milliseconds.
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+-- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+-- from giving up what it has. Any other error is raised.
+local function ours(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then
+    return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
+  end
+  return reply
+end
+-- The digits of a number, for commands.
+local function whole(number)
+  return string.format('%.0f', number)
+end
+local function weightOf(holder)
+  local weight = ours('HGET', lock, holder)
+  local endsAtMs = weight and tonumber(ours('ZSCORE', leases, holder))
+  return endsAtMs and endsAtMs > nowMs and string.match(weight, '^%d+')
+end
+
+local isRepeat = weightOf(successor)
+local weight = isRepeat or weightOf(owner)
+if not weight then
+  -- (pcall: that it is gone is known, whatever becomes of the word.)
+  return { redis.pcall('HDEL', forced, owner) == 1 and 'forced' or 'deleted' }
+end
+
+-- Writes that change nothing first: these commands are known to be permitted then. What is new is written before the old goes.
+redis.call('ZREM', leases, '')
+redis.call('HDEL', lock, '')
+local endsAtMs = nowMs + leaseMs
+local lastEndMs = whole(math.max(endsAtMs, nowMs + redis.call('PTTL', lock)))
+redis.call('PEXPIREAT', leases, lastEndMs)
+redis.call('PEXPIREAT', lock, lastEndMs)
+redis.call('ZADD', leases, whole(endsAtMs), successor)
+local counted = redis.pcall('HSET', lock, successor, weight)
+if type(counted) == 'table' then
+  redis.call('ZREM', leases, successor)
+  return counted
+end
+if not isRepeat then
+  redis.call('ZREM', leases, owner)
+  redis.call('HDEL', lock, owner)
+end
+return { 'done' }
 `,
   },
   weightedForce: {

@@ -25,6 +25,7 @@ export const memoryScripts: Readonly<Record<keyof typeof scripts, MemoryScript>>
   renew,
   vote,
   waiters,
+  weightedAdopt,
   weightedForce,
   weightedHandOver,
   weightedJoin,
@@ -1960,6 +1961,81 @@ function waiters(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
   }
   return owners;
+}
+
+// lua/weighted-adopt.lua
+function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
+  // Passes what an owner has of a weighted lock to another owner, of another process. Its permits stay taken all the time.
+  // Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
+  //
+  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+  // KEYS[2] leases (sorted set): holder -> expiresAtMs
+  // KEYS[3] forced (hash): who was forced out
+  // ARGV[1] owner (string): "<clientId>:<n>"
+  // ARGV[2] successor (string): "<clientId>:<n>"
+  // ARGV[3] leaseMs (integer, ms): how long the successor has it without a renewal
+  // Returns {'done'} when the successor has it, by this call or an earlier copy; when neither of the two has it, how it was lost: {'forced'} or
+  // {'deleted'} (also when it lapsed).
+  const [lock, leases, forced] = unpack(KEYS);
+  const [owner, successor, leaseMs] = [
+    lua.get(ARGV, 1),
+    lua.get(ARGV, 2),
+    tonumber(lua.get(ARGV, 3)),
+  ];
+
+  // The server's time, in seconds and microseconds, and in milliseconds.
+  const time = redis.call('TIME');
+  const nowMs = lua.num(lua.get(time, 1)) * 1000 + math.floor(lua.num(lua.get(time, 2)) / 1000);
+  // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
+  // from giving up what it has. Any other error is raised.
+  function ours(...varargs: Value[]): Value {
+    const reply = redis.pcall(...varargs);
+    if (type(reply) === 'table' && lua.truthy(lua.get(reply, 'err'))) {
+      return (
+        !lua.truthy(string.find(lua.get(reply, 'err'), 'WRONGTYPE', 1, true)[0]) &&
+        redis.call(...varargs)
+      );
+    }
+    return reply;
+  }
+  // The digits of a number, for commands.
+  function whole(number?: Value): Value {
+    return string.format('%.0f', number);
+  }
+  function weightOf(holder?: Value): Value {
+    const weight = ours('HGET', lock, holder);
+    const endsAtMs = lua.and(weight, () => tonumber(ours('ZSCORE', leases, holder)));
+    return lua.and(
+      lua.and(endsAtMs, () => lua.compare(endsAtMs, '>', nowMs)),
+      () => string.match(weight, '^%d+')[0],
+    );
+  }
+
+  const isRepeat = weightOf(successor);
+  const weight = lua.or(isRepeat, () => weightOf(owner));
+  if (!lua.truthy(weight)) {
+    // (pcall: that it is gone is known, whatever becomes of the word.)
+    return lua.list(redis.pcall('HDEL', forced, owner) === 1 ? 'forced' : 'deleted');
+  }
+
+  // Writes that change nothing first: these commands are known to be permitted then. What is new is written before the old goes.
+  redis.call('ZREM', leases, '');
+  redis.call('HDEL', lock, '');
+  const endsAtMs = nowMs + lua.num(leaseMs);
+  const lastEndMs = whole(math.max(endsAtMs, nowMs + lua.num(redis.call('PTTL', lock))));
+  redis.call('PEXPIREAT', leases, lastEndMs);
+  redis.call('PEXPIREAT', lock, lastEndMs);
+  redis.call('ZADD', leases, whole(endsAtMs), successor);
+  const counted = redis.pcall('HSET', lock, successor, weight);
+  if (type(counted) === 'table') {
+    redis.call('ZREM', leases, successor);
+    return counted;
+  }
+  if (!lua.truthy(isRepeat)) {
+    redis.call('ZREM', leases, owner);
+    redis.call('HDEL', lock, owner);
+  }
+  return lua.list('done');
 }
 
 // lua/weighted-force.lua

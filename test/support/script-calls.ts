@@ -360,6 +360,14 @@ const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
     ];
   },
 
+  weightedAdopt(draw) {
+    const keys = draw.weightedLock();
+    return [
+      [keys.lock, keys.leases, keys.forcedOwners],
+      [draw.owner(keys), draw.owner(keys), draw.leaseMs()],
+    ];
+  },
+
   weightedHandOver(draw) {
     const keys = draw.weightedLock();
     return [

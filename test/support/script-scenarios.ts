@@ -30,6 +30,7 @@ const KEYS: Record<ScriptName, readonly string[]> = {
   vote: [LOCK, LONGEST],
   look: [LOCK],
   waiters: FAIR,
+  weightedAdopt: [LOCK, LEASES, FORCED],
   weightedForce: [LOCK, LEASES, LINE, FORCED],
   weightedHandOver: HOLDERS_AND_LINE,
   weightedJoin: ALL_WEIGHTED,
@@ -370,6 +371,14 @@ function ofWeightedLocks(): Scenario[] {
         { holders: [{ ...held, isUnconfirmed: true }], line: [large] },
         set('me:1', -1, 20_000, 1),
       ],
+      ['of what is released later', { holders: [held], line: [large] }, set('me:1', -1, 20_000, 2)],
+    ]),
+    ...scenariosOf('weightedAdopt', [
+      ['of what is held', { holders: [held, byOther] }, ['me:1', 'me:2', 60_000]],
+      ['of what is held, for less', { holders: [held] }, ['me:1', 'me:2', 20_000]],
+      ['sent again', { holders: [{ ...held, owner: 'me:2' }] }, ['me:1', 'me:2', 60_000]],
+      ['of what is gone', { holders: [byOther] }, ['me:1', 'me:2', 60_000]],
+      ['of what lapsed', { holders: [lapsedHolder] }, ['lapsed:1', 'me:2', 60_000]],
     ]),
     ...scenariosOf('weightedRenew', [
       [

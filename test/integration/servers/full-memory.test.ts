@@ -55,6 +55,7 @@ const REFUSED: Readonly<Record<string, readonly string[]>> = {
     'of a fenced lock',
   ],
   waiters: [],
+  weightedAdopt: [],
   weightedForce: [],
   weightedHandOver: [],
   weightedJoin: [

@@ -1,0 +1,46 @@
+-- Passes what an owner has of a weighted lock to another owner, of another process. Its permits stay taken all the time.
+-- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
+--
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[2] leases (sorted set): holder -> expiresAtMs
+-- KEYS[3] forced (hash): who was forced out
+-- ARGV[1] owner (string): "<clientId>:<n>"
+-- ARGV[2] successor (string): "<clientId>:<n>"
+-- ARGV[3] leaseMs (integer, ms): how long the successor has it without a renewal
+-- Returns {'done'} when the successor has it, by this call or an earlier copy; when neither of the two has it, how it was lost: {'forced'} or
+-- {'deleted'} (also when it lapsed).
+local lock, leases, forced = unpack(KEYS)
+local owner, successor, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+-- include: now, ours, whole
+local function weightOf(holder)
+  local weight = ours('HGET', lock, holder)
+  local endsAtMs = weight and tonumber(ours('ZSCORE', leases, holder))
+  return endsAtMs and endsAtMs > nowMs and string.match(weight, '^%d+')
+end
+
+local isRepeat = weightOf(successor)
+local weight = isRepeat or weightOf(owner)
+if not weight then
+  -- (pcall: that it is gone is known, whatever becomes of the word.)
+  return { redis.pcall('HDEL', forced, owner) == 1 and 'forced' or 'deleted' }
+end
+
+-- Writes that change nothing first: these commands are known to be permitted then. What is new is written before the old goes.
+redis.call('ZREM', leases, '')
+redis.call('HDEL', lock, '')
+local endsAtMs = nowMs + leaseMs
+local lastEndMs = whole(math.max(endsAtMs, nowMs + redis.call('PTTL', lock)))
+redis.call('PEXPIREAT', leases, lastEndMs)
+redis.call('PEXPIREAT', lock, lastEndMs)
+redis.call('ZADD', leases, whole(endsAtMs), successor)
+local counted = redis.pcall('HSET', lock, successor, weight)
+if type(counted) == 'table' then
+  redis.call('ZREM', leases, successor)
+  return counted
+end
+if not isRepeat then
+  redis.call('ZREM', leases, owner)
+  redis.call('HDEL', lock, owner)
+end
+return { 'done' }
