@@ -36,7 +36,7 @@ export function planRound(kind: Kind, seed: number, wishes: PlanWishes = {}): Pl
     isDurable: random.chance(0.4),
     locks: random.some(NAMES, lockCount),
     workers: random.whole(2, kind === 'kept' ? 3 : 4),
-    clientsPerWorker: random.whole(1, 2),
+    clientsPerWorker: kind === 'exported' ? 2 : random.whole(1, 2),
     callersPerClient: kind === 'kept' ? random.whole(1, 2) : random.whole(2, 4), // who is in the way of others keeps nothing
     watchdogMs,
     commandTimeoutMs: Math.round(watchdogMs * random.between(0.3, 1.5)),

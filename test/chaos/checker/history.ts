@@ -31,6 +31,8 @@ export interface Section extends Omit<CallNote, 'what'> {
   contradicts?: boolean;
   /** The longest lease that it asked for. */
   longestLeaseMs: number;
+  /** When its hold became one that another client may adopt. */
+  exportedAt?: number;
   leavingAt?: number;
   /** When the call was over: refused, or released. */
   endedAt?: number;
@@ -182,6 +184,9 @@ export class History {
       }
       case 'leaving':
         this.sections.get(entry.id)!.leavingAt = at;
+        return;
+      case 'exported':
+        this.sections.get(entry.id)!.exportedAt = at;
         return;
       case 'left':
       case 'refused': {

@@ -61,6 +61,8 @@ export function oldProofs({ plan, history }: Evidence): Violation[] {
   return history.entered.flatMap((section): Violation[] => {
     const { inside, keptAt, enteredAt, leftAtEntryMs = 0, id } = section;
     if (inside !== undefined || keptAt === undefined) return [];
+    // Its process was stopped as it began: nobody can tell how old the word was, and its caller knows that it is lost.
+    if (leftAtEntryMs === 0) return [];
     const leftMs = leftAtEntryMs + enteredAt! - keptAt;
     const ageMs = (1 - DRIFT) * (watchdogMs / 3) - leftMs;
     if (ageMs <= keepMs + SLACK_MS) return [];

@@ -13,7 +13,14 @@ export function orphans(evidence: Evidence): Violation[] {
   const { history, looks } = evidence;
   const ofClient = grouped(history.sections.values(), ({ client }) => client);
   const owned = looks.flatMap((look) => look.holders.map(({ owner }) => ({ ...look, owner })));
-  const standing = grouped(owned, ({ owner, lock, server }) => `${owner} ${lock} ${server}`);
+  // Nobody may ever adopt a hold: it ends with its lease.
+  const exported = new Set(
+    history.entered.filter(({ exportedAt }) => exportedAt !== undefined).map(({ owner }) => owner),
+  );
+  const standing = grouped(
+    owned.filter(({ owner }) => !exported.has(owner)),
+    ({ owner, lock, server }) => `${owner} ${lock} ${server}`,
+  );
   return [...standing.values()].flatMap((seen): Violation[] => {
     const [first] = seen;
     const last = seen.at(-1)!;

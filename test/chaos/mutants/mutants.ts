@@ -385,8 +385,8 @@ export const MUTANTS: readonly Mutant[] = [
     'a lease of permits ends when it was last said to, and not later',
     ['semaphore'],
     lua(
-      'local mayShorten = isUnconfirmed and isConfirmation',
-      'local mayShorten = isUnconfirmed or not isConfirmation',
+      "local mayShorten = isUnconfirmed and shortens == '1'",
+      "local mayShorten = isUnconfirmed or shortens ~= '1'",
     ),
   ),
   mutant(
@@ -395,6 +395,21 @@ export const MUTANTS: readonly Mutant[] = [
     ['semaphore', 'read-write'],
     lua('local isTorn = isNew and holder[1] or used > 0 and not holder[1]', 'local isTorn = false'),
     lua('local isTorn = used > 0 and not hadHolders', 'local isTorn = false'),
+  ),
+  mutant(
+    'exported and still held',
+    'who exports a hold goes on to believe in it',
+    ['exported'],
+    src('      this.#become(EXPORTED);\n      exported();\n', ''),
+  ),
+  mutant(
+    'adopted twice',
+    'an adoption leaves the owner in its place that was exported, and the next one finds that, too',
+    ['exported'],
+    lua(
+      "redis.call('HDEL', lock, refused and successor or owner)",
+      "redis.call('HDEL', lock, refused and successor or '')",
+    ),
   ),
   mutant(
     'kept without a look at the clock',

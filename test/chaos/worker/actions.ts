@@ -2,7 +2,7 @@
 import type { AcquireOptions } from '../../../src/index.js';
 import type { Action, Caller } from './caller.js';
 import { DESERTION } from './journal.js';
-import type { Party, PartyLock, Request, Target } from './party.js';
+import type { Held, Party, PartyLock, Request, Target } from './party.js';
 import { READ_WRITE_ACTIONS } from './read-write.js';
 import { SectionError, type Section, type Sections } from './section.js';
 
@@ -32,6 +32,9 @@ const OF_KEPT_LOCKS: readonly Action[] = [
   { weight: 40, act: stayAway },
 ];
 
+const OF_EXPORTED: readonly Action[] = [{ weight: 12, act: passOn }];
+const OF_SINGLE_SERVERS: readonly Action[] = [{ weight: 0.6, act: passOn }];
+
 const OF_PERMITS: readonly Action[] = [
   { weight: 2, act: tryForAWhile },
   { weight: 0.5, act: overstay },
@@ -40,10 +43,12 @@ const OF_PERMITS: readonly Action[] = [
 
 /** What a caller of this party may do. */
 export function actionsOf({ kind, isFenced }: Party): readonly Action[] {
-  if (kind === 'semaphore') return [...OF_ALL, ...OF_PERMITS];
+  if (kind === 'semaphore') return [...OF_ALL, ...OF_PERMITS, ...OF_SINGLE_SERVERS];
   const all = [...OF_ALL, ...OF_LOCKS];
   if (kind === 'read-write') all.push(...READ_WRITE_ACTIONS);
   if (kind === 'kept') all.push(...OF_KEPT_LOCKS);
+  if (kind === 'exported') all.push(...OF_EXPORTED);
+  else if (kind !== 'multi' && kind !== 'red') all.push(...OF_SINGLE_SERVERS);
   if (isFenced) all.push({ weight: 1, act: writeLate });
   if (isFenced && kind === 'red') all.push({ weight: 3, act: race });
   return all;
@@ -294,6 +299,50 @@ async function useAgain({ random, party, sections, time }: Caller): Promise<void
 /** Leaves the locks to others for a while: where all want one all the time, nobody keeps it. */
 async function stayAway({ random, party, time }: Caller): Promise<void> {
   await time.sleep(random.between(0, 40 * party.keepMs));
+}
+
+/** Passes a hold to another client; or two clients want it, or none does. */
+async function passOn(caller: Caller): Promise<void> {
+  const { random, sections, partner, party } = caller;
+  if (!partner) return;
+  const target = party.someTarget(random);
+  const request = caller.someRequest(target);
+  const section = sections.call('acquire', target, request);
+  let passed: { readonly held: Held; readonly text: string } | undefined;
+  await section.during(async () => {
+    const held = await target.acquire(request);
+    section.enter(held);
+    await caller.stepsIn(section);
+    passed = { held, text: await section.passOn(held) };
+  });
+  if (!passed) return;
+  const { held, text } = passed;
+  const adopters = random.weighted([
+    { weight: 6, who: [partner] },
+    { weight: 3, who: [partner, sections] },
+    { weight: 1, who: [] },
+  ]);
+  await Promise.all(adopters.who.map((who) => adopt(caller, who, target, request, text)));
+  section.stop(held);
+}
+
+async function adopt(
+  caller: Caller,
+  sections: Sections,
+  target: Target,
+  { permits }: Request,
+  text: string,
+): Promise<void> {
+  // It does not stand in line, and overtakes those who do.
+  const section = sections.call(
+    'adopt',
+    { ...target, isFair: false, mayBeKept: false },
+    { permits },
+  );
+  await section.hold(
+    () => sections.party.client.adopt(text),
+    () => caller.stepsIn(section),
+  );
 }
 
 async function setPermits({ party, random, sections, time, watchdogMs }: Caller): Promise<void> {

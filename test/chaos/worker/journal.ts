@@ -20,6 +20,8 @@ export type Note =
   // It believes no longer; `contradicts`: the signal says otherwise than `remaining()`.
   | { readonly what: 'doubts'; readonly id: string; readonly contradicts: boolean }
   | { readonly what: 'leaving'; readonly id: string }
+  // Its hold may be another client's now, and ends with its lease if none wants it.
+  | { readonly what: 'exported'; readonly id: string }
   // It writes to the document that the lock guards; `refusedBy`: the larger token that the document has seen.
   | { readonly what: 'writing'; readonly id: string }
   | { readonly what: 'wrote'; readonly id: string; readonly refusedBy?: string | undefined }

@@ -26,7 +26,10 @@ export interface Request {
 }
 
 /** A hold of a lock, or of permits, in which nothing can be nested. */
-export type Held = Pick<Hold, 'ownerId' | 'remaining' | 'signal' | 'extend' | 'release'> &
+export type Held = Pick<
+  Hold,
+  'ownerId' | 'remaining' | 'signal' | 'extend' | 'release' | 'export'
+> &
   Partial<Pick<Hold, 'token' | 'run'>>;
 
 /** What is asked for, as far as the checker has to know it. */
@@ -135,7 +138,8 @@ export class Party {
     const { kind, locks, fencing } = this.#order;
     const several =
       kind === 'multi' ? random.some(locks, random.whole(1, 3)) : [random.pick(locks)];
-    const share = kind === 'mixed' ? 0.5 : kind === 'kept' ? FAIR_BESIDE_KEPT : fencing?.fairShare;
+    const isMixed = kind === 'mixed' || kind === 'exported';
+    const share = isMixed ? 0.5 : kind === 'kept' ? FAIR_BESIDE_KEPT : fencing?.fairShare;
     const isFair = kind === 'fair' || (share !== undefined && random.chance(share));
     const lock = this.lock(several, isFair, random);
     return lock.reads && random.chance(0.65) ? lock.reads : lock;

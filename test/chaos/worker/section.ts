@@ -176,6 +176,31 @@ export class Section {
     });
   }
 
+  /**
+   * Gives its hold to whoever adopts it, and returns the text. That it is over here is no loss, and need not be told as one; but whether it
+   * still believes is asked until `stop()`.
+   */
+  async passOn(held: Held): Promise<string> {
+    const { id } = this;
+    const { beliefs, journal } = this.#context;
+    journal.note({ what: 'leaving', id });
+    try {
+      const text = await held.export();
+      journal.note({ what: 'exported', id });
+      beliefs.mayEnd(id);
+      return text;
+    } catch (error) {
+      beliefs.end(id, held);
+      await held.release();
+      throw error;
+    }
+  }
+
+  /** Its hold was passed on, and whoever wanted it has had it. */
+  stop(held: Held): void {
+    this.#context.beliefs.end(this.id, held);
+  }
+
   /** Its release begins. */
   leave(): void {
     if (this.#hold) this.#context.beliefs.end(this.id, this.#hold);
@@ -239,6 +264,11 @@ export class Beliefs {
       const contradicts = isAborted ? hold.remaining() > 0 : leftMs === 0;
       this.#journal.note({ what: 'doubts', id, contradicts });
     }
+  }
+
+  /** That it believes no longer is not written down. */
+  mayEnd(id: string): void {
+    this.#doubted.add(id);
   }
 
   /** It is about to be released. */

@@ -9,6 +9,7 @@ import {
   OptionError,
   type PermitHold,
 } from '../../../src/index.js';
+import { LockKeys } from '../../../src/redis/keys.js';
 import {
   connectedClient,
   eventsOf,
@@ -263,10 +264,13 @@ describe('export() is refused', () => {
 
   it('for a MultiLock and a Redlock', async () => {
     const multi = await client.getMultiLock(client.getLock(name)).acquire();
-    const red = await client.getRedLock(client.getLock(uniqueName()), { restartGuard: false }).acquire();
+    const red = await client
+      .getRedLock(client.getLock(uniqueName()), { restartGuard: false })
+      .acquire();
     for (const hold of [multi, red])
       expect(await rejectionOf(hold.export())).toBeInstanceOf(OptionError);
     await Promise.all([multi.release(), red.release()]);
+    await redis.del(new LockKeys(red.lockName).longestLease);
   });
 
   it('with options that are not usable, and the hold goes on', async () => {
