@@ -34,7 +34,7 @@ local lastEndMs = whole(math.max(endsAtMs, nowMs + redis.call('PTTL', lock)))
 redis.call('PEXPIREAT', leases, lastEndMs)
 redis.call('PEXPIREAT', lock, lastEndMs)
 redis.call('ZADD', leases, whole(endsAtMs), successor)
-local counted = redis.pcall('HSET', lock, successor, weight)
+local counted = not isRepeat and redis.pcall('HSET', lock, successor, weight)
 if type(counted) == 'table' then
   redis.call('ZREM', leases, successor)
   return counted

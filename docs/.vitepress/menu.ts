@@ -28,6 +28,7 @@ const howTo: DefaultTheme.SidebarItem[] = [
   part('Put locks to work', [
     page('In a web service', 'how-to/web-service'),
     page('A leader of many processes', 'how-to/leader-election'),
+    page('Pass a hold to another process', 'how-to/pass-a-hold-on'),
     page('Cron jobs', 'how-to/cron'),
     page('A cache that many refresh', 'how-to/cache-stampede'),
     page('Job queues', 'how-to/job-queue'),

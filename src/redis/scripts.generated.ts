@@ -1554,7 +1554,7 @@ return owners
   },
   weightedAdopt: {
     name: 'weighted-adopt',
-    sha1: 'c9f690e8ee25d068be2a094a58d90b5bee057b88',
+    sha1: '81f35a59562f0093cdb11ecb88b96b4ad83be390',
     source: `-- Passes what an owner has of a weighted lock to another owner, of another process. Its permits stay taken all the time.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 --
@@ -1606,7 +1606,7 @@ local lastEndMs = whole(math.max(endsAtMs, nowMs + redis.call('PTTL', lock)))
 redis.call('PEXPIREAT', leases, lastEndMs)
 redis.call('PEXPIREAT', lock, lastEndMs)
 redis.call('ZADD', leases, whole(endsAtMs), successor)
-local counted = redis.pcall('HSET', lock, successor, weight)
+local counted = not isRepeat and redis.pcall('HSET', lock, successor, weight)
 if type(counted) == 'table' then
   redis.call('ZREM', leases, successor)
   return counted

@@ -2026,7 +2026,7 @@ function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   redis.call('PEXPIREAT', leases, lastEndMs);
   redis.call('PEXPIREAT', lock, lastEndMs);
   redis.call('ZADD', leases, whole(endsAtMs), successor);
-  const counted = redis.pcall('HSET', lock, successor, weight);
+  const counted = !lua.truthy(isRepeat) && redis.pcall('HSET', lock, successor, weight);
   if (type(counted) === 'table') {
     redis.call('ZREM', leases, successor);
     return counted;

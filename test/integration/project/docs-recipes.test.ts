@@ -8,9 +8,34 @@ import { Holdfast, LockLostError, LockTimeoutError } from '../../../src/index.js
 import { cached } from '../../recipes/cache.js';
 import { type Lead, standForElection } from '../../recipes/leader.js';
 import { outcomeOf } from '../../recipes/outcome.js';
+import { type Job, order, work } from '../../recipes/pass-on.js';
 import { callAtRate } from '../../recipes/rate-limit.js';
 import { newClient } from '../../support/clients.js';
 import { uniqueName } from '../../support/unique-name.js';
+
+describe('the recipe that passes a hold on', () => {
+  it('keeps the order taken from the request until the worker has done it', async () => {
+    await using web = newClient();
+    await using worker = newClient();
+    const id = uniqueName();
+    const queue: Job[] = [];
+    const enqueue = (job: Job): Promise<void> => {
+      queue.push(job);
+      return Promise.resolve();
+    };
+    expect(await order(web, id, enqueue)).toBe(true);
+    expect(await order(web, id, enqueue)).toBe(false);
+    const [job] = queue;
+    await work(worker, job!, async (done, hold) => {
+      expect(done).toBe(id);
+      expect(hold.remaining()).toBeGreaterThan(0);
+      expect(await order(web, id, enqueue)).toBe(false);
+    });
+    await expect(work(worker, job!, () => Promise.resolve())).rejects.toThrow(LockLostError);
+    expect(await order(web, id, enqueue)).toBe(true);
+    await work(worker, queue[1]!, () => Promise.resolve());
+  });
+});
 
 describe('the recipe for leader election', () => {
   it('has one leader, and another one with a larger token when that one stops', async () => {
