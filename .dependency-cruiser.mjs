@@ -3,7 +3,7 @@
 
 /** From the top: a room imports those below it, never one above it. Rooms of one floor know nothing of each other. */
 const floors = [
-  ['cli'],
+  ['cli', 'adapters'],
   ['index', 'testing', 'telemetry', 'ui'],
   ['holdfast'],
   ['options'],
@@ -108,6 +108,13 @@ export default {
       severity: 'error',
       from: { path: '^src/testing/' },
       to: { path: '^src/', pathNot: '^src/(testing|redis|api|runtime)/' },
+    },
+    {
+      name: 'adapters-import-the-index',
+      comment: 'an adapter knows what its users know, and no other adapter',
+      severity: 'error',
+      from: { path: '^src/adapters/([^/.]+)' },
+      to: { path: '^src/', pathNot: '^src/(index\\.ts$|adapters/$1)' },
     },
     ...oneWay.filter(({ to }) => to.path.length > 0),
     ...ofKinds,

@@ -45,6 +45,7 @@ export default defineConfig(
       'src/cli/**',
       'src/telemetry/**',
       'src/ui/**',
+      'src/adapters/**',
     ],
     rules: {
       'no-restricted-globals': [
