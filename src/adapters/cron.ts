@@ -82,7 +82,10 @@ export function onePerTick<Args extends unknown[]>(
   const { tick, lockAtLeastFor, wait, takeOver, onSkip } = parse(name, options);
   if (typeof task !== 'function') throw wrong(name, 'the task', task, 'a function');
   const attempt = async (...args: Args): Promise<boolean> => {
-    const run = (hold: Hold): unknown => task(hold, ...args);
+    const run = (hold: Hold): unknown => {
+      hold.signal.throwIfAborted(); // this process may have stood still
+      return task(hold, ...args);
+    };
     if (!tick) return await unlessHeld(lock, { wait, lockAtLeastFor }, run);
     const taken = holdfast.getLock(`${name}:${textOf(name, tick(...args))}`);
     const take = (fn: () => unknown): Promise<boolean> =>

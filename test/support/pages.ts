@@ -189,6 +189,7 @@ export function typeErrors(blocks: readonly Block[]): string[] {
     holdfast: [`${root}src/index.ts`],
     'holdfast/testing': [`${root}src/testing/memory-redis.ts`],
     'holdfast/opentelemetry': [`${root}src/telemetry/opentelemetry.ts`],
+    'holdfast/cron': [`${root}src/adapters/cron.ts`],
   };
   const disk = ts.createCompilerHost(options);
   const textOf = (path: string): string | undefined => {

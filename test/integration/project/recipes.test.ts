@@ -9,9 +9,7 @@ import { describe, expect, inject, it, vi } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { customerWorker } from '../../recipes/bullmq.js';
 import { runSchedule } from '../../recipes/cron-leader.js';
-import { runEachTick } from '../../recipes/cron-tick.js';
 import { bank } from '../../recipes/express.js';
-import { startChild } from '../../support/child.js';
 import { newClient, nextEvent } from '../../support/clients.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -235,76 +233,6 @@ describe('the cron recipe, with a slow task', () => {
     }
     expect(unhandled).not.toHaveBeenCalled();
   });
-});
-
-describe('the recipe for each tick', () => {
-  it('does not run a tick again when the process that ran it closes', async () => {
-    const name = uniqueName('ticks');
-    const env = { HOLDFAST_TEST_REDIS_URL: inject('redisUrl'), HOLDFAST_TEST_NAME: name };
-    await using first = startChild('tick-runner.ts', env);
-    await using late = startChild('tick-runner.ts', env);
-    await late.next('ready'); // its clock is behind
-    first.send({ type: 'tick', at: '2026-01-01T03:00:00Z' });
-    expect(await first.next('ticked')).toMatchObject({ runs: 1 });
-    first.send({ type: 'close' });
-    expect(await first.exited()).toEqual({ code: 0, signal: null });
-
-    late.send({ type: 'tick', at: '2026-01-01T03:00:00Z' });
-    expect(await late.next('ticked')).toMatchObject({ runs: 0 });
-    late.send({ type: 'tick', at: '2026-01-02T03:00:00Z' });
-    expect(await late.next('ticked')).toMatchObject({ runs: 1 });
-    late.send({ type: 'close' });
-    expect(await late.exited()).toEqual({ code: 0, signal: null });
-    expect([first.output, late.output]).toEqual(['', '']);
-    await forget(name);
-  });
-
-  it('runs each tick of the schedule once, and none beside another, while processes close', async () => {
-    const name = uniqueName('ticks');
-    const redis = new Redis(inject('redisUrl'));
-    const told = vi.spyOn(console, 'error').mockReturnValue();
-    const lost = vi.fn();
-    let [runs, inside, most] = [0, 0, 0];
-    const processes = ['a', 'b', 'c'].map(() => {
-      const holdfast = new Holdfast({ redis: inject('redisUrl') }).on('lost', lost);
-      const task = async (): Promise<void> => {
-        runs++;
-        most = Math.max(most, ++inside);
-        await sleep(100);
-        inside--;
-      };
-      const job = runEachTick(holdfast, redis, name, '* * * * * *', task);
-      return { holdfast, job };
-    });
-    try {
-      for (const { holdfast, job } of processes) {
-        const before = runs;
-        await expect.poll(() => runs, { timeout: 10_000 }).toBeGreaterThan(before + 1);
-        job.stop();
-        await expect.poll(() => job.isBusy() || inside > 0, { timeout: 10_000 }).toBe(false);
-        await holdfast.close();
-      }
-      const claims = await redis.keys(`${name}:*`);
-      expect(claims).toHaveLength(runs);
-      expect(most).toBe(1);
-      expect(told).not.toHaveBeenCalled();
-      expect(lost).not.toHaveBeenCalled();
-    } finally {
-      for (const { job } of processes) job.stop();
-      await Promise.all(processes.map(({ holdfast }) => holdfast.close()));
-      redis.disconnect();
-      told.mockRestore();
-      await forget(name);
-    }
-  });
-
-  /** The claims of its ticks, which stay for a day. */
-  async function forget(name: string): Promise<void> {
-    const redis = new Redis(inject('redisUrl'));
-    const claims = await redis.keys(`${name}:*`);
-    if (claims.length > 0) await redis.del(...claims);
-    await redis.quit();
-  }
 });
 
 describe('the BullMQ recipe', () => {

@@ -6,7 +6,13 @@ import {
   runCoordinator,
   type TickOptions,
 } from '../../../src/adapters/cron.js';
-import { type Hold, Holdfast, LockLostError, UnavailableError } from '../../../src/index.js';
+import {
+  type Hold,
+  Holdfast,
+  type HoldfastOptions,
+  LockLostError,
+  UnavailableError,
+} from '../../../src/index.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { rejectionOf } from '../../support/clients.js';
 import { gate } from '../../support/occupancy.js';
@@ -25,8 +31,8 @@ afterEach(async () => {
 });
 
 /** A client of its own, as another process has it. */
-function newClient(): Holdfast {
-  const client = new Holdfast({ redis });
+function newClient(options: Partial<HoldfastOptions> = {}): Holdfast {
+  const client = new Holdfast({ redis, ...options });
   client.on('error', () => undefined);
   clients.push(client);
   return client;
@@ -146,6 +152,17 @@ describe('a tick that the scheduler names', () => {
     expect(await failed).toBeInstanceOf(UnavailableError);
     expect(runs).toEqual(['a 2:00']);
     expect(skipped).toEqual([]);
+  });
+
+  it('is not begun by a process that stood still until another one may have the lock', async () => {
+    const client = newClient({ lockWatchdogTimeout: 200 });
+    const task = vi.fn();
+    const onTick = onePerTick(client, 'nightly', { tick: () => '3:00' }, task);
+    client.once('acquired', () => {
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+    });
+    expect(await rejectionOf(onTick())).toBeInstanceOf(LockLostError);
+    expect(task).not.toHaveBeenCalled();
   });
 
   it('may be a Date', async () => {
