@@ -7,14 +7,18 @@ import { type Hold, type Holdfast, type Lock, LockTimeoutError, OptionError } fr
  * Options of `onePerTick()`; times in milliseconds. At least one of `tick` and `lockAtLeastFor` must be given.
  *
  * @typeParam Args - what the scheduler calls its function with
+ * @typeParam Tick - what names a tick; undefined: nothing does
  * @group Cron
  */
-export interface TickOptions<Args extends unknown[] = []> {
+export interface TickOptions<
+  Args extends unknown[] = [],
+  Tick extends Date | string | undefined = Date | string,
+> {
   /**
    * Which tick is due: its time on the schedule, not on the clock, so that it is the same in all processes. It gets what the scheduler calls
    * its function with. Left out: a tick is known only by its time, so its lock stays taken until all processes have tried.
    */
-  tick?: ((...args: Args) => Date | string) | undefined;
+  tick?: ((...args: Args) => Tick) | undefined;
   /**
    * For how long a tick stays taken after it began, though its run has ended. Longer than clocks differ and a tick may begin late. Without
    * `tick`, it plus that must also be shorter than the time between two ticks. Default: an hour, with `tick`.
@@ -30,8 +34,8 @@ export interface TickOptions<Args extends unknown[] = []> {
    * times for one tick. It needs `tick`, and a `wait` longer than a run takes and a lease lasts. Default: false, a tick is run at most once.
    */
   takeOver?: boolean | undefined;
-  /** Called when this process does not run the tick, with what the scheduler gave. Default: nothing happens. */
-  onSkip?: ((...args: Args) => void) | undefined;
+  /** Called when this process does not run a tick. Default: nothing happens. */
+  onSkip?: ((tick: Tick) => void) | undefined;
 }
 
 /**
@@ -60,7 +64,7 @@ const LOOKS_MS = 1_000;
  * {@link UnavailableError} or another error that {@link Lock} lists if it cannot tell whose the tick is; then it does not run the task.
  *
  * @param name - of the lock; those of the ticks are `<name>:<tick>`
- * @param task - gets the hold, whose `signal` aborts if the lock is lost, and what the scheduler gave
+ * @param task - gets the hold, whose `signal` aborts if the lock is lost, and the tick
  * @throws {@link OptionError} the name or an option is not usable
  * @example
  * ```ts
@@ -72,22 +76,25 @@ const LOOKS_MS = 1_000;
  * ```
  * @group Cron
  */
-export function onePerTick<Args extends unknown[]>(
+export function onePerTick<
+  Args extends unknown[],
+  Tick extends Date | string | undefined = undefined,
+>(
   holdfast: Holdfast,
   name: string,
-  options: TickOptions<Args>,
-  task: (hold: Hold, ...args: Args) => unknown,
+  options: TickOptions<Args, Tick>,
+  task: (hold: Hold, tick: Tick) => unknown,
 ): (...args: Args) => Promise<void> {
   const lock = holdfast.getLock(name);
   const { tick, lockAtLeastFor, wait, takeOver, onSkip } = parse(name, options);
   if (typeof task !== 'function') throw wrong(name, 'the task', task, 'a function');
-  const attempt = async (...args: Args): Promise<boolean> => {
+  const attempt = async (due: Tick): Promise<boolean> => {
     const run = (hold: Hold): unknown => {
       hold.signal.throwIfAborted(); // this process may have stood still
-      return task(hold, ...args);
+      return task(hold, due);
     };
     if (!tick) return await unlessHeld(lock, { wait, lockAtLeastFor }, run);
-    const taken = holdfast.getLock(`${name}:${textOf(name, tick(...args))}`);
+    const taken = holdfast.getLock(`${name}:${textOf(name, due)}`);
     const take = (fn: () => unknown): Promise<boolean> =>
       unlessHeld(taken, { wait: 0, lockAtLeastFor }, fn);
     let isRun = false;
@@ -104,7 +111,8 @@ export function onePerTick<Args extends unknown[]>(
     return isRun;
   };
   return async (...args) => {
-    if (!(await attempt(...args))) onSkip?.(...args);
+    const due = tick?.(...args) as Tick;
+    if (!(await attempt(due))) onSkip?.(due);
   };
 }
 
@@ -169,10 +177,10 @@ function textOf(name: string, tick: unknown): string {
   throw wrong(name, 'the tick', tick, 'a valid Date, or a string of at least one character');
 }
 
-function parse<Args extends unknown[]>(
+function parse<Args extends unknown[], Tick extends Date | string | undefined>(
   name: string,
-  options: TickOptions<Args>,
-): TickOptions<Args> & { lockAtLeastFor: number; wait: number } {
+  options: TickOptions<Args, Tick>,
+): TickOptions<Args, Tick> & { lockAtLeastFor: number; wait: number } {
   const unknown = Object.keys(options).find((key) => !KNOWN_OPTIONS.includes(key));
   if (unknown !== undefined) {
     const known = KNOWN_OPTIONS.join(', ');

@@ -50,9 +50,7 @@ describe('croner', () => {
   it('has each tick run by one process', async () => {
     const failed = vi.fn();
     const jobs = clients.map((client) => {
-      const onTick = onePerTick(client, name, { tick: cronerTick }, (_hold, job) =>
-        run(cronerTick(job)),
-      );
+      const onTick = onePerTick(client, name, { tick: cronerTick }, (_hold, tick) => run(tick));
       return new Cron(EACH_SECOND, { catch: failed }, onTick);
     });
     try {
@@ -116,8 +114,8 @@ describe('node-cron', () => {
     const tasks = clients.map((client) =>
       cron.schedule(
         EACH_SECOND,
-        onePerTick(client, name, { tick: ({ date }: TaskContext) => date }, (_hold, { date }) =>
-          run(date),
+        onePerTick(client, name, { tick: ({ date }: TaskContext) => date }, (_hold, tick) =>
+          run(tick),
         ),
       ),
     );

@@ -26,19 +26,19 @@ const holdfast = new Holdfast({
   redis: process.env['HOLDFAST_TEST_REDIS_URL']!,
   lockWatchdogTimeout: 2_000,
 });
+const name = process.env['HOLDFAST_TEST_NAME']!;
 let goOn: () => void;
-const onTick = onePerTick(
-  holdfast,
-  process.env['HOLDFAST_TEST_NAME']!,
-  { ...options, tick: isTickNamed ? (tick: Date) => tick : undefined },
-  async (_hold, tick) => {
+
+async function onTick(tick: number): Promise<void> {
+  const due = isTickNamed ? (): Date => new Date(tick) : undefined;
+  await onePerTick(holdfast, name, { ...options, tick: due }, async () => {
     const told = new Promise<void>((resolve) => (goOn = resolve));
-    tell('told', { what: 'begun', tick: tick.getTime(), atMs: machineMs() });
+    tell('told', { what: 'begun', tick, atMs: machineMs() });
     await told;
     await sleep(taskMs);
-    tell('told', { what: 'ended', tick: tick.getTime(), atMs: machineMs() });
-  },
-);
+    tell('told', { what: 'ended', tick, atMs: machineMs() });
+  })();
+}
 
 const now = (): number => Date.now() + aheadMs;
 
@@ -50,7 +50,7 @@ async function play(firstMs: number, lastMs: number): Promise<void> {
     const failed = ({ message }: Error): void => {
       tell('told', { what: 'failed', tick, message });
     };
-    runs.push(onTick(new Date(tick)).catch(failed));
+    runs.push(onTick(tick).catch(failed));
   }
   await Promise.all(runs);
   tell('told', { what: 'done' });

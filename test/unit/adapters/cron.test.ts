@@ -53,16 +53,18 @@ beforeEach(() => {
 /** A process that has the schedule; its scheduler gives the tick. */
 function newProcess(
   who: string,
-  options: TickOptions<[string]> = {},
-  task: (hold: Hold, tick: string) => unknown = () => undefined,
+  options: Omit<TickOptions, 'tick' | 'onSkip'> = {},
+  task: (hold: Hold) => unknown = () => undefined,
 ): Process {
   const client = newClient();
-  const tick = 'lockAtLeastFor' in options ? undefined : (text: string): string => text;
-  const onSkip = (text: string): void => void skipped.push(`${who} ${text}`);
-  const onTick = onePerTick(client, 'nightly', { tick, onSkip, ...options }, (hold, text) => {
-    runs.push(`${who} ${text}`);
-    return task(hold, text);
-  });
+  const onTick = async (at: string): Promise<void> => {
+    const tick = 'lockAtLeastFor' in options ? undefined : (): string => at;
+    const onSkip = (): void => void skipped.push(`${who} ${at}`);
+    await onePerTick(client, 'nightly', { ...options, tick, onSkip }, (hold) => {
+      runs.push(`${who} ${at}`);
+      return task(hold);
+    })();
+  };
   return { client, onTick };
 }
 
@@ -163,6 +165,18 @@ describe('a tick that the scheduler names', () => {
     });
     expect(await rejectionOf(onTick())).toBeInstanceOf(LockLostError);
     expect(task).not.toHaveBeenCalled();
+  });
+
+  it('is given to the task, and to those who skip it', async () => {
+    const [ran, skips] = [vi.fn(), vi.fn()];
+    const options = { tick: (job: { due: string }) => job.due, onSkip: skips };
+    const onTick = onePerTick(newClient(), 'nightly', options, (_hold, tick) => {
+      ran(tick);
+    });
+    await onTick({ due: '3:00' });
+    await onTick({ due: '3:00' });
+    expect(ran.mock.calls).toEqual([['3:00']]);
+    expect(skips.mock.calls).toEqual([['3:00']]);
   });
 
   it('may be a Date', async () => {
