@@ -31,24 +31,24 @@ function checkNodeVersion() {
   }
 }
 
-export function installPackages() {
-  if (packagesAreInstalled()) return;
-  console.log('setup: installing the npm packages (npm ci)');
+export function installPackages(folder = root) {
+  if (packagesAreInstalled(folder)) return;
+  console.log(`setup: installing the npm packages (npm ci in ${folder})`);
   // No package here needs its install script; without them nothing is compiled.
   const { status } = spawnSync(
     'npm',
     ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error'],
-    { cwd: root, stdio: 'inherit', shell: process.platform === 'win32' },
+    { cwd: folder, stdio: 'inherit', shell: process.platform === 'win32' },
   );
   if (status !== 0) fail('npm ci failed; see above');
 }
 
 // Compared by content: checking out another commit changes file times, but seldom packages.
-function packagesAreInstalled() {
-  const installedLock = join(root, 'node_modules/.package-lock.json');
+function packagesAreInstalled(folder) {
+  const installedLock = join(folder, 'node_modules/.package-lock.json');
   if (!existsSync(installedLock)) return false;
   const installed = readPackages(installedLock);
-  return Object.entries(readPackages(join(root, 'package-lock.json'))).every(
+  return Object.entries(readPackages(join(folder, 'package-lock.json'))).every(
     ([path, wanted]) =>
       path === '' || wanted.optional || installed[path]?.version === wanted.version,
   );
