@@ -27,6 +27,7 @@ const tutorial: Link = { text: 'Tutorial', link: '/tutorial.md' };
 const howTo: DefaultTheme.SidebarItem[] = [
   part('Put locks to work', [
     page('In a web service', 'how-to/web-service'),
+    page('NestJS', 'how-to/nestjs'),
     page('A leader of many processes', 'how-to/leader-election'),
     page('Pass a hold to another process', 'how-to/pass-a-hold-on'),
     page('Cron jobs', 'how-to/cron'),

@@ -21,8 +21,9 @@ import { LIBRARY, type Library, type LibrarySource } from './port.js';
  */
 export type RedisSource = string | object;
 
-// (A CommonJS bundle has no module URL: then the packages count that are installed beside the program.)
-const { url } = import.meta as Partial<ImportMeta>;
+// (A CommonJS bundle has no module URL: then the packages count that are installed beside the program. In one piece, since SWC translates
+// no other form of `import.meta`.)
+const url = (import.meta as Partial<ImportMeta>).url;
 // By the module's own name, since webpack replaces an imported `createRequire` by its own.
 const require = nodeModule.createRequire(url ?? resolve(process.argv[1] ?? '.'));
 

@@ -67,7 +67,10 @@ describe('the pages', () => {
   it.each(readdirSync('test/recipes'))('show test/recipes/%s as it is run', (file) => {
     const recipe = readFileSync(`test/recipes/${file}`, 'utf8');
     const shown = blocksOf(pages, 'ts').map(({ code }) => code);
-    expect(shown).toContain(recipe.replace("'../../src/index.js'", "'holdfast'"));
+    const imported = recipe
+      .replace("'../../src/index.js'", "'holdfast'")
+      .replace(/'\.\.\/\.\.\/src\/adapters\/(.*)\.js'/, "'holdfast/$1'");
+    expect(shown).toContain(imported);
   });
 });
 
