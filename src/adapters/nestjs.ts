@@ -4,6 +4,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { once } from 'node:events';
 import { inspect } from 'node:util';
 import {
+  type BeforeApplicationShutdown,
   type DynamicModule,
   type FactoryProvider,
   Inject,
@@ -46,7 +47,7 @@ export interface HoldfastModuleSettings {
  *
  * @group NestJS
  */
-export interface HoldfastModuleOptions extends HoldfastOptions, HoldfastModuleSettings {}
+export type HoldfastModuleOptions = HoldfastOptions & HoldfastModuleSettings;
 
 /**
  * Options of `HoldfastModule.forRootAsync()`.
@@ -160,7 +161,7 @@ export function InjectHoldfast(name?: string): PropertyDecorator & ParameterDeco
  *
  * @group NestJS
  */
-export interface LockDecoratorOptions extends AcquireOptions {
+export type LockDecoratorOptions = AcquireOptions & {
   /** The name of the client. Default: none, the client without a name. */
   client?: string | undefined;
   /** Whether it is a fair lock: first come, first served. Default: false. */
@@ -172,18 +173,14 @@ export interface LockDecoratorOptions extends AcquireOptions {
    */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any -- the arguments are those of any method
   onBusy?: 'throw' | 'skip' | ((error: LockTimeoutError, args: any[]) => unknown) | undefined;
-}
-
-/** A method that `@Lock` may stand on. */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any -- its arguments may be any
-type AsyncMethod = (...args: any[]) => Promise<unknown>;
+};
 
 /**
  * Runs the method under the lock of this name, as `withLock` does. Calls inside it that take the same lock, also through other methods
  * under `@Lock`, re-enter it. It may stand above or below `@Cron`, `@Get`, `@UseGuards` and the like. Nest must have made the instance.
  *
  * @param name - text in which `{0}` stands for the first argument, `{1.id}` for a property of the second, and `{id}` is short for
- *   `{0.id}`; `{{` and `}}` are literal braces. Or a function that makes the name of the arguments
+ *   `{0.id}`; a doubled brace is a literal one. Or a function that makes the name of the arguments
  * @throws OptionError an option is not usable; thrown by a call: the name has a value that is missing or no text, or the instance has no
  *   client
  * @example
@@ -198,10 +195,11 @@ export function Lock(
   // eslint-disable-next-line @typescript-eslint/no-explicit-any -- the arguments are those of any method
   name: string | ((...args: any[]) => string),
   options: LockDecoratorOptions = {},
-): <Method extends AsyncMethod>(
+): (
   target: object,
   property: string | symbol,
-  descriptor: TypedPropertyDescriptor<Method>,
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- any method that is asynchronous
+  descriptor: TypedPropertyDescriptor<(...args: any[]) => Promise<any>>,
 ) => void {
   return (target, property, descriptor) => {
     const label = `${target.constructor.name}.${String(property)}`;
@@ -235,7 +233,7 @@ export function Lock(
     Object.defineProperties(locked, Object.getOwnPropertyDescriptors(method));
     for (const key of Reflect.getOwnMetadataKeys(method) as unknown[])
       Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, method), locked);
-    descriptor.value = locked as unknown as typeof method;
+    descriptor.value = locked;
   };
 }
 
@@ -272,12 +270,13 @@ interface MethodSettings {
 }
 
 /** Runs the methods under the locks of one client, and closes it after them. */
-class LockedMethods implements OnApplicationShutdown {
+class LockedMethods implements BeforeApplicationShutdown, OnApplicationShutdown {
   readonly #client: Holdfast;
   readonly #drainTimeoutMs: number;
-  /** How many run: those that wait for their lock do not count. */
-  #runningCount = 0;
-  #onIdle: () => void = () => undefined;
+  /** Ends of methods that have their lock. */
+  readonly #running = new Set<Promise<void>>();
+  /** Aborts when the methods have had their time; undefined: the app is not closing. */
+  #limit: AbortSignal | undefined;
 
   constructor(client: Holdfast, drainTimeoutMs: number) {
     this.#client = client;
@@ -288,29 +287,41 @@ class LockedMethods implements OnApplicationShutdown {
     const { nameOf, isFair, onBusy, acquire } = settings;
     const name = nameOf(...args);
     const lock = isFair ? this.#client.getFairLock(name) : this.#client.getLock(name);
-    const progress = { hasBegun: false };
+    const progress: { end?: () => void } = {};
     try {
       return await lock.withLock(acquire, (hold) => {
-        progress.hasBegun = true;
-        this.#runningCount++;
+        const ended = new Promise<void>((resolve) => {
+          progress.end = () => {
+            this.#running.delete(ended);
+            resolve();
+          };
+        });
+        this.#running.add(ended);
         return holds.run(hold, method);
       });
     } catch (error) {
-      if (progress.hasBegun || onBusy === 'throw' || !(error instanceof LockTimeoutError))
-        throw error;
+      if (progress.end || onBusy === 'throw' || !(error instanceof LockTimeoutError)) throw error;
       return onBusy === 'skip' ? undefined : onBusy(error, args);
     } finally {
-      if (progress.hasBegun && --this.#runningCount === 0) this.#onIdle();
+      progress.end?.();
     }
   }
 
-  /** Nest's last phase: whatever brings work has stopped. */
+  /** The schedules have stopped, and nothing that their runs need. */
+  async beforeApplicationShutdown(): Promise<void> {
+    await this.#drain();
+  }
+
+  /** Whatever brings work has stopped. */
   async onApplicationShutdown(): Promise<void> {
-    if (this.#runningCount > 0) {
-      const idle = new Promise<void>((resolve) => (this.#onIdle = resolve));
-      await Promise.race([idle, once(AbortSignal.timeout(this.#drainTimeoutMs), 'abort')]);
-    }
+    await this.#drain();
     await this.#client.close();
+  }
+
+  async #drain(): Promise<void> {
+    const limit = (this.#limit ??= AbortSignal.timeout(this.#drainTimeoutMs));
+    if (this.#running.size === 0 || limit.aborted) return;
+    await Promise.race([Promise.all(this.#running), once(limit, 'abort')]);
   }
 }
 
@@ -350,13 +361,24 @@ export class HoldfastHealthIndicator {
 }
 
 /**
- * What `isHealthy()` found, as `@nestjs/terminus` takes it. `responseTime` is in milliseconds; `message` says why Redis is down.
+ * What `isHealthy()` found, in the form of `@nestjs/terminus`.
  *
  * @group NestJS
  */
 export type HoldfastHealth<Key extends string = string> = Record<
   Key,
-  { status: 'up'; responseTime: number } | { status: 'down'; message: string }
+  | {
+      /** Redis answers. */
+      status: 'up';
+      /** After how many milliseconds. */
+      responseTime: number;
+    }
+  | {
+      /** Redis does not answer, or the client is closed. */
+      status: 'down';
+      /** Why. */
+      message: string;
+    }
 >;
 
 /** Makes names of arguments by a template. */

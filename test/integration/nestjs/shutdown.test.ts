@@ -116,25 +116,36 @@ describe('an app that closes', () => {
     },
   );
 
-  it('waits for a scheduled run under a lock, for which Nest does not wait', async () => {
+  it('waits for a scheduled run under a lock, for which Nest does not wait, before it closes a database', async () => {
     const work = new Work();
+    let hasDatabase = true;
+    @Injectable()
+    class Database implements OnApplicationShutdown {
+      onApplicationShutdown(): void {
+        hasDatabase = false;
+      }
+    }
     @Injectable()
     class Reports {
+      hadDatabase: boolean | undefined;
+
       @Interval(10)
       @Lock('nightly', { onBusy: 'skip' })
       async write(): Promise<void> {
         await work.run();
+        this.hadDatabase = hasDatabase;
       }
     }
     const imports = [ScheduleModule.forRoot(), locks()];
-    const app = await Test.createTestingModule({ imports, providers: [Reports] }).compile();
+    const providers = [Reports, Database];
+    const app = await Test.createTestingModule({ imports, providers }).compile();
     await app.init();
     await work.begun.opened;
     const closing = app.close();
     await sleep(100);
     work.end.open();
     await closing;
-    expect(work.hadLock).toBe(true);
+    expect([work.hadLock, app.get(Reports).hadDatabase, hasDatabase]).toEqual([true, true, false]);
   });
 
   it('takes the lock from a run that goes on for longer than drainTimeout', async () => {

@@ -47,10 +47,13 @@ describe.each([11, 12])('NestJS %i', (version) => {
     await one.next('last');
     const ended = one.kill('SIGTERM');
     expect(await answer).toEqual(right);
-    expect(await one.next('closed')).toMatchObject({ status: 'closed' });
     await ended;
-    expect(await one.exited()).toEqual({ code: 0, signal: null });
     expect(await get(`${urls[1]!}clerk`)).toEqual(right);
+    await other.kill('SIGTERM');
+    for (const app of [one, other]) {
+      expect(await app.next('closed')).toMatchObject({ status: 'closed' });
+      expect(await app.exited()).toEqual({ code: 0, signal: null });
+    }
     expect(one.output + other.output).not.toContain('ERROR');
   }, 120_000);
 });

@@ -13,7 +13,6 @@ import {
   Inject,
   Injectable,
   Module,
-  type OnApplicationShutdown,
   Param,
   ParseIntPipe,
   Query,
@@ -32,21 +31,14 @@ import { tell } from '../child-messages.js';
 const url = process.env['HOLDFAST_TEST_REDIS_URL']!;
 const keyPrefix = process.env['HOLDFAST_TEST_NAME']!;
 
-@Injectable()
-class Counters implements OnApplicationShutdown {
-  readonly #redis = new Redis(url, { keyPrefix });
+const redis = new Redis(url, { keyPrefix });
 
-  /** How many were inside of what this counts, including the caller. */
-  async inside(what: string, ms: number): Promise<number> {
-    const count = await this.#redis.incr(what);
-    await sleep(ms);
-    if ((await this.#redis.decr(what)) === 0) await this.#redis.del(what);
-    return count;
-  }
-
-  onApplicationShutdown(): void {
-    this.#redis.disconnect();
-  }
+/** How many were inside of what this counts, including the caller. */
+async function inside(what: string, ms: number): Promise<number> {
+  const count = await redis.incr(what);
+  await sleep(ms);
+  if ((await redis.decr(what)) === 0) await redis.del(what);
+  return count;
 }
 
 @Injectable()
@@ -61,8 +53,6 @@ class Roles implements CanActivate {
 
 @Controller({ path: 'orders', scope: Scope.REQUEST })
 class Orders {
-  @Inject(Counters) readonly counters!: Counters;
-
   @Get(':id')
   @Lock('orders:{0}', { wait: 20_000 })
   @SetMetadata('role', 'clerk')
@@ -73,37 +63,30 @@ class Orders {
     @Query('ms') ms?: string,
   ): Promise<object> {
     if (ms) tell('last');
-    return { id, role, inside: await this.counters.inside(`requests:${id}`, Number(ms ?? 5)) };
+    return { id, role, inside: await inside(`requests:${id}`, Number(ms ?? 5)) };
   }
 }
 
 @Injectable()
 class Reports {
-  @Inject(Counters) readonly counters!: Counters;
-
   @Cron('* * * * * *')
   @Lock('nightly:above', { onBusy: 'skip' })
   async above(): Promise<void> {
-    tell('above', { inside: await this.counters.inside('above', 50) });
+    tell('above', { inside: await inside('above', 50) });
   }
 
   @Lock('nightly:below', { onBusy: 'skip' })
   @Cron('* * * * * *')
   async below(): Promise<void> {
-    tell('below', { inside: await this.counters.inside('below', 50) });
+    tell('below', { inside: await inside('below', 50) });
   }
 }
 
-/** Below the others, so that Nest closes it after them; before the client nevertheless. */
-@Module({ providers: [Counters], exports: [Counters] })
-class CountersModule {}
-
 @Module({
   imports: [
-    CountersModule,
     ScheduleModule.forRoot(),
     HoldfastModule.forRootAsync({
-      useFactory: () => ({ redis: url, keyPrefix, lockWatchdogTimeout: 2_000 }),
+      useFactory: () => ({ redis: url, keyPrefix }),
     }),
   ],
   controllers: [Orders],
@@ -116,6 +99,7 @@ await app.listen(0, '127.0.0.1');
 process.once('SIGTERM', () => {
   void app.close().then(() => {
     tell('closed', { status: app.get(Holdfast).status });
+    redis.disconnect();
     process.disconnect();
   });
 });
