@@ -60,12 +60,12 @@ const LOOKS_MS = 1_000;
  * Makes the function that each process gives to its scheduler: of all processes that call it for a tick, one runs the task. Runs of one name
  * never overlap. The others, or all while the run before is still under way, skip the tick.
  *
- * The function rejects with the error of the task, with a {@link LockLostError} if the task succeeded but its lock was lost, and with an
- * {@link UnavailableError} or another error that {@link Lock} lists if it cannot tell whose the tick is; then it does not run the task.
+ * The function rejects with the error of the task, with a `LockLostError` if the task succeeded but its lock was lost, and with an
+ * `UnavailableError` or another error that {@link Lock} lists if it cannot tell whose the tick is; then it does not run the task.
  *
  * @param name - of the lock; those of the ticks are `<name>:<tick>`
  * @param task - gets the hold, whose `signal` aborts if the lock is lost, and the tick
- * @throws {@link OptionError} the name or an option is not usable
+ * @throws OptionError the name or an option is not usable
  * @example
  * ```ts
  * // croner

@@ -87,7 +87,7 @@ async function play(
     const toKill = new Set(ticks.filter((_, i) => i % 3 === 1));
     let [killed, playing] = [0, 0];
     const runs: Run[] = [];
-    const failures: unknown[] = [];
+    const failures: string[] = [];
 
     /** Lets a process play all ticks; if it is killed, another one plays those that are still to come. */
     const hear = async (i: number): Promise<void> => {
@@ -98,7 +98,7 @@ async function play(
         const told = await child.next('told', LIMIT_MS);
         const [tick, atMs] = [Number(told['tick']), Number(told['atMs'])];
         if (told['what'] === 'done') return;
-        if (told['what'] === 'failed') failures.push(told);
+        if (told['what'] === 'failed') failures.push(String(told['message']));
         if (told['what'] === 'ended') {
           const run = runs.findLast((each) => each.tick === tick)!;
           [run.endedMs, run.isComplete] = [atMs, true];
