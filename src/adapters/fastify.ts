@@ -1,0 +1,285 @@
+// holdfast/fastify: a plugin that brings a client into an app, and runs the handlers of routes under locks.
+
+import { finished } from 'node:stream';
+import { inspect } from 'node:util';
+import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
+import fastifyPlugin from 'fastify-plugin';
+import {
+  type AcquireOptions,
+  ClosedError,
+  type Hold,
+  Holdfast,
+  HoldfastError,
+  type HoldfastOptions,
+  LockAbortedError,
+  LockTimeoutError,
+  OptionError,
+  QuorumError,
+  UnavailableError,
+} from '../index.js';
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** The client of `holdfast/fastify`. */
+    holdfast: Holdfast;
+  }
+  interface FastifyRequest {
+    /** The hold under which the handler runs; null: its route has no lock, or the handler has not begun. */
+    hold: Hold | null;
+  }
+  interface FastifyContextConfig {
+    /** The lock under which the route's handler runs. */
+    lock?: RouteLock | undefined;
+  }
+}
+
+/**
+ * Options of the plugin: those of a new client, which the plugin closes with the app, or a client, which stays yours.
+ *
+ * @group Fastify
+ */
+export type FastifyHoldfastOptions =
+  | (HoldfastOptions & {
+      /** None: the plugin makes a client. */
+      client?: undefined;
+    })
+  | {
+      /** A client that is there already. The plugin does not close it. */
+      client: Holdfast;
+      /**
+       * How long a request waits for its lock, in milliseconds, unless its route says otherwise. A new client gets it as its own `wait`.
+       * Default: 5,000.
+       */
+      wait?: number | undefined;
+    };
+
+/**
+ * The lock of a route, given as `config: { lock: … }`; times in milliseconds.
+ *
+ * @group Fastify
+ */
+export interface RouteLock extends Omit<AcquireOptions, 'signal' | 'label'> {
+  /** The name of the lock, or a function that makes it of the request, which is validated by then. */
+  name: string | NameOfRequest;
+  /** The status of the answer if the lock is taken until `wait` runs out: from 400 to 599. Default: 409. */
+  busyStatus?: number | undefined;
+}
+
+/**
+ * Makes the name of a lock of a request. Declare the request with its types: `(request: FastifyRequest<{ Params: { id: string } }>) => …`.
+ *
+ * @group Fastify
+ */
+export type NameOfRequest = { of(request: FastifyRequest): string }['of'];
+
+const KNOWN_OPTIONS = ['name', 'wait', 'lease', 'lockAtLeastFor', 'busyStatus'];
+
+/** After an outage clients are connected again within a second or two. */
+const OUTAGE_RETRY_S = 5;
+
+// What install() throws must reject: an error that a plugin throws would end the process.
+const plugin: FastifyPluginAsync<FastifyHoldfastOptions> = (app, options) =>
+  new Promise((resolve) => {
+    install(app, options);
+    resolve();
+  });
+
+/**
+ * Adds `app.holdfast` to an app, and gives a lock to each route that is added later and has one in its `config`.
+ *
+ * @example
+ * ```ts
+ * import holdfast from 'holdfast/fastify';
+ *
+ * await app.register(holdfast, { redis: 'redis://localhost:6379' });
+ * app.post('/report', { config: { lock: { name: 'report' } } }, async () => await writeReport());
+ * ```
+ *
+ * @group Fastify
+ */
+const fastifyHoldfast: FastifyPluginAsync<FastifyHoldfastOptions> = fastifyPlugin(plugin, {
+  name: 'holdfast',
+  fastify: '5.x',
+});
+export default fastifyHoldfast;
+
+function install(app: FastifyInstance, options: FastifyHoldfastOptions): void {
+  const { client, wait = 5_000, ...others } = options;
+  if (client !== undefined) checkClient(client, others);
+  const holdfast = client ?? new Holdfast({ ...(others as HoldfastOptions), wait });
+  const locks = new WeakSet<object>();
+  const running = new Set<Promise<unknown>>();
+
+  app.decorate('holdfast', holdfast);
+  app.decorateRequest('hold', null);
+  app.addHook('onRoute', (route) => {
+    const label = `${String(route.method)} ${route.url}`;
+    if ('lock' in route) throw new OptionError(`route ${label}: "lock" belongs into "config"`);
+    if (route.config?.lock === undefined) return;
+    const lock = parseLock(route.config.lock, wait, `route ${label}: config.lock`);
+    locks.add(lock);
+    route.config = { ...route.config, lock };
+    const { handler } = route;
+    route.handler = async function (request, reply) {
+      const answer = underLock(holdfast, lock, request, reply, () =>
+        handler.call(this, request, reply),
+      );
+      running.add(answer);
+      return await answer.finally(() => running.delete(answer));
+    };
+  });
+  // Routes that were added earlier have not been seen above. If one of them wants a lock, it must not run without.
+  app.addHook('onRequest', (request, _reply, next) => {
+    const { lock, method, url } = request.routeOptions.config;
+    if (lock === undefined || locks.has(lock)) next();
+    else {
+      const where = `route ${String(method)} ${url}`;
+      next(
+        new OptionError(`${where} has a lock, but was added before holdfast: await its register()`),
+      );
+    }
+  });
+  // The server has ended its requests by now. A handler whose client has gone may still be at work.
+  app.addHook('onClose', async () => {
+    await Promise.allSettled(running);
+    if (client === undefined) await holdfast.close();
+  });
+}
+
+async function underLock(
+  holdfast: Holdfast,
+  { name, busyStatus = 409, ...options }: RouteLock,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  handle: () => unknown,
+): Promise<unknown> {
+  const lock = holdfast.getLock(typeof name === 'string' ? name : name(request));
+  const gone = new AbortController(); // a client that has gone need not wait
+  finished(reply.raw, () => {
+    gone.abort();
+  });
+  const label = `${request.method} ${request.routeOptions.url ?? ''}`;
+  const progress = { hasBegun: false, isDone: false };
+  try {
+    return await lock.withLock({ ...options, label, signal: gone.signal }, async (hold) => {
+      progress.hasBegun = true;
+      request.hold = hold;
+      const answer = await answerOf(handle, reply);
+      progress.isDone = true;
+      return answer;
+    });
+  } catch (error) {
+    const isOfHandler = progress.hasBegun && !progress.isDone;
+    if (isOfHandler || !(error instanceof HoldfastError)) throw error;
+    if (error instanceof LockAbortedError) return undefined; // nobody is there to be answered
+    throw failure(error, reply, progress.isDone ? undefined : busyStatus);
+  }
+}
+
+/**
+ * Lets the handler answer, and waits until it has: one that calls `reply.send()` may do so after it has returned, also when the client has
+ * gone. A stream, or a response that the handler has taken over, has been answered when it has ended.
+ */
+async function answerOf(handle: () => unknown, reply: FastifyReply): Promise<unknown> {
+  const send = reply.send.bind(reply);
+  const hijack = reply.hijack.bind(reply);
+  const then = reply.then.bind(reply);
+  let isSent = false as boolean;
+  const ended = new Promise<void>((resolve) => {
+    reply.send = (payload) => {
+      isSent = true;
+      if (!isStream(payload) || reply.raw.destroyed) resolve();
+      return send(payload);
+    };
+    reply.hijack = () => {
+      if (reply.raw.destroyed) resolve();
+      return hijack();
+    };
+    finished(reply.raw, () => {
+      if (isSent || reply.sent) resolve();
+    });
+  });
+  // `await reply` would also end when the client has gone.
+  reply.then = (fulfilled, rejected) => {
+    void ended.then(() => {
+      then(fulfilled, rejected);
+    });
+  };
+  const returned = handle();
+  const answer: unknown = await Promise.resolve(returned === undefined ? ended : returned);
+  if (isStream(answer)) void reply.send(answer);
+  if (isSent || reply.sent) await ended;
+  return isStream(answer) ? undefined : answer;
+}
+
+/** Whether Fastify goes on sending it after `reply.send()` has returned. */
+function isStream(payload: unknown): boolean {
+  if (typeof payload !== 'object' || payload === null) return false;
+  return 'pipe' in payload || 'getReader' in payload || payload instanceof Response;
+}
+
+/** What the sender of the request may know: no addresses, and no owners. They are in its cause, for the log. */
+function failure(error: HoldfastError, reply: FastifyReply, busyStatus: number | undefined): Error {
+  const [status, message, retryAfterS] =
+    busyStatus === undefined
+      ? [500, 'the lock was lost: see what was done before you repeat it']
+      : beforeWork(error, busyStatus);
+  if (retryAfterS !== undefined) void reply.header('retry-after', retryAfterS);
+  const { code } = error;
+  return Object.assign(new Error(message, { cause: error }), { statusCode: status, code });
+}
+
+function beforeWork(
+  error: HoldfastError,
+  busyStatus: number,
+): [status: number, message: string, retryAfterS?: number] {
+  if (error instanceof LockTimeoutError) {
+    const leftS = Math.ceil((error.holderTtlMs ?? 0) / 1_000);
+    return [busyStatus, 'the lock is taken', Math.max(leftS, 1)];
+  }
+  const isAway = error instanceof UnavailableError || error instanceof QuorumError;
+  return isAway || error instanceof ClosedError
+    ? [503, 'the lock is not available', OUTAGE_RETRY_S]
+    : [500, 'the lock cannot be used'];
+}
+
+function checkClient(client: Partial<Holdfast>, others: object): void {
+  const [other] = Object.keys(others);
+  if (other !== undefined)
+    throw new OptionError(
+      `holdfast/fastify: "${other}" is an option of a new client, not for one that is there`,
+    );
+  if (typeof client.getLock !== 'function')
+    throw invalid('holdfast/fastify: client', client, 'a Holdfast');
+}
+
+function parseLock(given: RouteLock | null, defaultWait: number, where: string): RouteLock {
+  if (typeof given !== 'object' || given === null)
+    throw invalid(where, given, 'an object with a name');
+  const unknown = Object.keys(given).find((key) => !KNOWN_OPTIONS.includes(key));
+  if (unknown !== undefined)
+    throw new OptionError(`${where} has no "${unknown}"; known are: ${KNOWN_OPTIONS.join(', ')}`);
+  const {
+    name,
+    wait = defaultWait,
+    busyStatus,
+    ...leases
+  }: Partial<Record<string, unknown>> = { ...given };
+  const isText = typeof name === 'string' && name !== '';
+  if (!isText && typeof name !== 'function')
+    throw invalid(`${where}.name`, name, 'a string of at least one character, or a function');
+  if (!(typeof wait === 'number' && wait >= 0))
+    throw invalid(`${where}.wait`, wait, 'a number of milliseconds of at least 0');
+  for (const option of ['lease', 'lockAtLeastFor']) {
+    const value = leases[option];
+    if (value !== undefined && !(Number.isSafeInteger(value) && Number(value) >= 1))
+      throw invalid(`${where}.${option}`, value, 'a whole number of milliseconds of at least 1');
+  }
+  if (busyStatus !== undefined && !(Number(busyStatus) >= 400 && Number(busyStatus) <= 599))
+    throw invalid(`${where}.busyStatus`, busyStatus, 'a status from 400 to 599, such as 409');
+  return { ...given, wait };
+}
+
+function invalid(what: string, value: unknown, right: string): OptionError {
+  return new OptionError(`${what} is ${inspect(value, { depth: 0 })}: it must be ${right}`);
+}
