@@ -259,23 +259,26 @@ function parseLock(given: RouteLock | null, defaultWait: number, where: string):
   const unknown = Object.keys(given).find((key) => !KNOWN_OPTIONS.includes(key));
   if (unknown !== undefined)
     throw new OptionError(`${where} has no "${unknown}"; known are: ${KNOWN_OPTIONS.join(', ')}`);
-  const {
-    name,
-    wait = defaultWait,
-    busyStatus,
-    ...leases
-  }: Partial<Record<string, unknown>> = { ...given };
-  const isText = typeof name === 'string' && name !== '';
-  if (!isText && typeof name !== 'function')
+  const { name, wait = defaultWait, lease, lockAtLeastFor, busyStatus } = given;
+  if ((typeof name !== 'string' || name === '') && typeof name !== 'function')
     throw invalid(`${where}.name`, name, 'a string of at least one character, or a function');
   if (!(typeof wait === 'number' && wait >= 0))
     throw invalid(`${where}.wait`, wait, 'a number of milliseconds of at least 0');
-  for (const option of ['lease', 'lockAtLeastFor']) {
-    const value = leases[option];
-    if (value !== undefined && !(Number.isSafeInteger(value) && Number(value) >= 1))
-      throw invalid(`${where}.${option}`, value, 'a whole number of milliseconds of at least 1');
-  }
-  if (busyStatus !== undefined && !(Number(busyStatus) >= 400 && Number(busyStatus) <= 599))
+  if (lease !== undefined && !(Number.isSafeInteger(lease) && lease >= 1))
+    throw invalid(`${where}.lease`, lease, 'a whole number of milliseconds of at least 1');
+  if (
+    lockAtLeastFor !== undefined &&
+    !(Number.isSafeInteger(lockAtLeastFor) && lockAtLeastFor >= 0)
+  )
+    throw invalid(
+      `${where}.lockAtLeastFor`,
+      lockAtLeastFor,
+      'a whole number of milliseconds of at least 0',
+    );
+  if (
+    busyStatus !== undefined &&
+    !(Number.isInteger(busyStatus) && busyStatus >= 400 && busyStatus <= 599)
+  )
     throw invalid(`${where}.busyStatus`, busyStatus, 'a status from 400 to 599, such as 409');
   return { ...given, wait };
 }

@@ -33,20 +33,24 @@ export function bank(holdfast: Holdfast, transfer: Transfer): Express {
     response.json(done);
   });
   app.use(((error, _request, response, next) => {
-    const [status, told] = answerTo(error);
+    const [status, told, retryAfterS] = answerTo(error);
     if (status === undefined) {
       next(error);
       return;
     }
     console.error(error); // names hosts and addresses, which are not for everybody
+    if (retryAfterS !== undefined) response.set('Retry-After', String(retryAfterS));
     response.status(status).json({ error: told });
   }) satisfies ErrorRequestHandler);
   return app;
 }
 
-function answerTo(error: unknown): [status?: number, told?: string] {
-  if (error instanceof LockTimeoutError) return [409, 'another transfer is under way'];
-  if (error instanceof UnavailableError) return [503, 'try again later'];
+function answerTo(error: unknown): [status?: number, told?: string, retryAfterS?: number] {
+  if (error instanceof LockTimeoutError) {
+    const leftS = Math.ceil((error.holderTtlMs ?? 0) / 1_000); // of the holder's lease
+    return [409, 'another transfer is under way', Math.max(1, leftS)];
+  }
+  if (error instanceof UnavailableError) return [503, 'try again later', 5];
   // A step that is aborted throws the signal's reason, as fetch() does, or an AbortError with that as its cause.
   const { cause } = error instanceof Error ? error : {};
   const isLost = error instanceof LockLostError || cause instanceof LockLostError;

@@ -3,6 +3,7 @@ import { request as httpRequest } from 'node:http';
 import { PassThrough, Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
+import { Redis } from 'ioredis';
 import { afterEach, describe, expect, inject, it } from 'vitest';
 import fastifyHoldfast, { type RouteLock } from '../../../src/adapters/fastify.js';
 import { type Holdfast, LockLostError, LockTimeoutError, OptionError } from '../../../src/index.js';
@@ -99,17 +100,18 @@ describe('a route with a lock', () => {
     expect(calls).toBe(0);
   });
 
-  it('answers with the status that the route gives', async () => {
-    const app = Fastify();
-    apps.push(app);
-    const redis = new MemoryRedis();
-    await app.register(fastifyHoldfast, { redis, wait: 0 });
-    app.post('/report', { config: { lock: { name: 'report', busyStatus: 429 } } }, () => 'sent');
-    const hold = await app.holdfast.getLock('report').acquire({ lease: 100 });
+  it('answers with the status that the route gives, and says to try again after a second at least', async () => {
+    const keyPrefix = `${uniqueName('fastify')}:`;
+    const redis = new Redis(inject('redisUrl'));
+    const app = await newApp(keyPrefix, { wait: 0 });
+    const lock: RouteLock = { name: 'report', busyStatus: 429 };
+    app.post('/report', { config: { lock } }, () => 'sent');
+    await redis.hset(`${keyPrefix}report`, 'somebody:1', '1'); // for ever
     const answer = await app.inject({ method: 'POST', url: '/report' });
     expect([answer.statusCode, answer.headers['retry-after']]).toEqual([429, '1']);
-    await hold.release();
+    await redis.del(`${keyPrefix}report`);
     expect((await app.inject({ method: 'POST', url: '/report' })).body).toBe('sent');
+    await redis.quit();
   });
 
   it('answers 503 and when to try again, while Redis is down', async () => {
@@ -455,7 +457,7 @@ describe('mistakes', () => {
     ['a typo', { name: 'a', waits: 1 }, 'config.lock has no "waits"; known are: name, wait,'],
     ['a text as wait', { name: 'a', wait: '5s' }, "config.lock.wait is '5s': it must be a number"],
     ['half a lease', { name: 'a', lease: 0.5 }, 'config.lock.lease is 0.5: it must be a whole'],
-    ['no time', { name: 'a', lockAtLeastFor: 0 }, 'config.lock.lockAtLeastFor is 0: it must be a'],
+    ['no time', { name: 'a', lockAtLeastFor: -1 }, 'config.lock.lockAtLeastFor is -1: it must be'],
     ['a status', { name: 'a', busyStatus: 200 }, 'config.lock.busyStatus is 200: it must be a'],
   ])('in a lock are refused at its registration: %s', async (_, lock, message) => {
     const app = Fastify();
