@@ -126,8 +126,10 @@ function apiPages(): DefaultTheme.SidebarItem[] {
   const sidebar = `${ROOT}docs/reference/api/typedoc-sidebar.json`;
   if (!existsSync(sidebar)) return [];
   const modules = JSON.parse(readFileSync(sidebar, 'utf8')) as DefaultTheme.SidebarItem[];
-  return modules.map((item) => {
+  return modules.flatMap((item) => {
     if (item.text === 'index') return { ...item, text: 'holdfast' };
+    if (item.text === 'adapters')
+      return (item.items ?? []).map((each) => ({ ...each, text: `holdfast/${each.text ?? ''}` }));
     const exported = item.text === 'telemetry' ? 'opentelemetry' : item.text;
     return { ...item.items?.[0], text: `holdfast/${exported ?? ''}` };
   });

@@ -273,7 +273,7 @@ interface MethodSettings {
 class LockedMethods implements BeforeApplicationShutdown, OnApplicationShutdown {
   readonly #client: Holdfast;
   readonly #drainTimeoutMs: number;
-  /** Ends of methods that have their lock. */
+  /** Ends of the calls that have their lock, or make their only attempt: others may wait for longer than an app may take to close. */
   readonly #running = new Set<Promise<void>>();
   /** Aborts when the methods have had their time; undefined: the app is not closing. */
   #limit: AbortSignal | undefined;
@@ -287,24 +287,32 @@ class LockedMethods implements BeforeApplicationShutdown, OnApplicationShutdown 
     const { nameOf, isFair, onBusy, acquire } = settings;
     const name = nameOf(...args);
     const lock = isFair ? this.#client.getFairLock(name) : this.#client.getLock(name);
-    const progress: { end?: () => void } = {};
+    const progress = { hasBegun: false };
+    let leave = acquire.wait === 0 ? this.#enter() : undefined;
     try {
       return await lock.withLock(acquire, (hold) => {
-        const ended = new Promise<void>((resolve) => {
-          progress.end = () => {
-            this.#running.delete(ended);
-            resolve();
-          };
-        });
-        this.#running.add(ended);
+        progress.hasBegun = true;
+        leave ??= this.#enter();
         return holds.run(hold, method);
       });
     } catch (error) {
-      if (progress.end || onBusy === 'throw' || !(error instanceof LockTimeoutError)) throw error;
+      if (progress.hasBegun || onBusy === 'throw' || !(error instanceof LockTimeoutError))
+        throw error;
       return onBusy === 'skip' ? undefined : onBusy(error, args);
     } finally {
-      progress.end?.();
+      leave?.();
     }
+  }
+
+  /** Counts a call until the returned function is called. */
+  #enter(): () => void {
+    let end!: () => void;
+    const ended = new Promise<void>((resolve) => (end = resolve));
+    this.#running.add(ended);
+    return () => {
+      this.#running.delete(ended);
+      end();
+    };
   }
 
   /** The schedules have stopped, and nothing that their runs need. */

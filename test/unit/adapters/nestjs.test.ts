@@ -176,6 +176,16 @@ describe('a method under @Lock, when the lock is taken', () => {
     expect(await busy({ onBusy })).toEqual(['orders:1', ['1']]);
   });
 
+  it('still makes its only attempt if the app closes meanwhile', async () => {
+    const redis = new MemoryRedis();
+    const Orders = named('a', { onBusy: 'skip' });
+    const app = await appWith(Orders, { redis });
+    redis.delay(20);
+    const shipped = app.get(Orders).ship();
+    await app.close();
+    expect(await shipped).toBe('a');
+  });
+
   it('keeps the errors of its own, also such of another lock', async () => {
     const error = new LockTimeoutError('of another lock');
     @Injectable()
