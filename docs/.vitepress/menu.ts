@@ -26,8 +26,10 @@ const tutorial: Link = { text: 'Tutorial', link: '/tutorial.md' };
 
 const howTo: DefaultTheme.SidebarItem[] = [
   part('Put locks to work', [
+    page('What do you want to do?', 'how-to/index'),
     page('In a web service', 'how-to/web-service'),
     page('NestJS', 'how-to/nestjs'),
+    page('Fastify', 'how-to/fastify'),
     page('A leader of many processes', 'how-to/leader-election'),
     page('Pass a hold to another process', 'how-to/pass-a-hold-on'),
     page('Cron jobs', 'how-to/cron'),
@@ -38,6 +40,7 @@ const howTo: DefaultTheme.SidebarItem[] = [
     page('Choose a lease', 'how-to/choose-a-lease'),
   ]),
   part('Run it', [
+    page('When Redis is down', 'how-to/redis-is-down'),
     page('Connections', 'how-to/connections'),
     page('Permissions', 'how-to/permissions'),
     page('Redis Cluster', 'how-to/cluster'),

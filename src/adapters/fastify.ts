@@ -89,9 +89,9 @@ const plugin: FastifyPluginAsync<FastifyHoldfastOptions> = (app, options) =>
  *
  * @example
  * ```ts
- * import holdfast from 'holdfast/fastify';
+ * import holdfastPlugin from 'holdfast/fastify';
  *
- * await app.register(holdfast, { redis: 'redis://localhost:6379' });
+ * await app.register(holdfastPlugin, { redis: 'redis://localhost:6379' });
  * app.post('/report', { config: { lock: { name: 'report' } } }, async () => await writeReport());
  * ```
  *

@@ -353,6 +353,19 @@ describe('run', () => {
     expect((await running.end()).code).toBe(76);
   });
 
+  it('ends its command in time when Redis stays away, and exits 76', async () => {
+    await using server = await startRedis();
+    const stubborn =
+      "process.on('SIGTERM', () => console.log('asked')); console.log('ready'); setInterval(() => undefined, 1000)";
+    const options = ['--grace', '15000', '--url', server.url];
+    const running = start('run', name, ...options, ...script(stubborn));
+    await running.said('ready');
+    await server.kill();
+    const ended = await running.end();
+    expect(ended).toMatchObject({ code: 76, out: 'ready\nasked\n' });
+    expect(ended.err).toContain('the command gets SIGTERM');
+  }, 90_000);
+
   it.each([
     [['-x'], 'read-write', { mode: 'write' }],
     [['-s'], 'read-write', { mode: 'read' }],

@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, inject, it, vi, type Mock } from 'vitest';
 import { Holdfast, LockLostError, LockTimeoutError } from '../../../src/index.js';
+import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { cached } from '../../recipes/cache.js';
 import { type Lead, standForElection } from '../../recipes/leader.js';
 import { outcomeOf } from '../../recipes/outcome.js';
@@ -88,6 +89,37 @@ describe('the recipe for leader election', () => {
       await expect.poll(() => terms, { timeout: 10_000 }).toBe(2);
       expect(ends).toEqual([expect.any(LockLostError)]);
       expect(told).toHaveBeenCalledWith(`not the leader of ${office}:`, expect.any(LockLostError));
+    } finally {
+      stop.abort();
+      await done;
+      told.mockRestore();
+    }
+  });
+});
+
+describe('the recipe for leader election, while Redis is down', () => {
+  it('has no leader when the lease is over, and one when Redis is back', async () => {
+    const told = vi.spyOn(console, 'error').mockReturnValue();
+    const redis = new MemoryRedis();
+    await using holdfast = new Holdfast({ redis, lockWatchdogTimeout: 900 });
+    holdfast.on('error', () => undefined);
+    const stop = new AbortController();
+    let [terms, leading] = [0, 0];
+    const lead: Lead = async (_hold, signal) => {
+      terms++;
+      leading++;
+      await once(signal, 'abort');
+      leading--;
+    };
+    const done = standForElection(holdfast, 'office', lead, stop.signal);
+    try {
+      await expect.poll(() => leading).toBe(1);
+      redis.down();
+      await expect.poll(() => leading).toBe(0);
+      redis.up();
+      await expect.poll(() => leading).toBe(1);
+      expect(terms).toBe(2);
+      expect(told).toHaveBeenCalledWith('not the leader of office:', expect.any(LockLostError));
     } finally {
       stop.abort();
       await done;

@@ -20,6 +20,7 @@ import { Holdfast } from '../../../src/index.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { bank } from '../../recipes/express.js';
 import type * as NextRoute from '../../recipes/next-route.js';
+import { bank as fastifyBank } from '../../recipes/fastify.js';
 import { underLock } from '../../recipes/hono.js';
 import { newClient } from '../../support/clients.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -64,6 +65,27 @@ describe('the Express recipe', () => {
     } finally {
       await once(server.close(), 'close');
     }
+  });
+});
+
+describe('the Fastify recipe', () => {
+  it('makes one transfer of an account at a time, and says when to try again', async () => {
+    const redis = new MemoryRedis();
+    await using other = new Holdfast({ redis });
+    const signals: (AbortSignal | undefined)[] = [];
+    const app = await fastifyBank({ redis }, (account, signal) => {
+      signals.push(signal);
+      return Promise.resolve(Number(account));
+    });
+    const request = { method: 'POST', url: '/accounts/7/transfers' } as const;
+    const hold = await other.getLock('account:7').acquire({ lease: 60_000 });
+    const busy = await app.inject(request);
+    expect([busy.statusCode, Number(busy.headers['retry-after']) > 30]).toEqual([409, true]);
+    await hold.release();
+    expect((await app.inject(request)).json()).toEqual({ balance: 7 });
+    expect(signals).toEqual([expect.any(AbortSignal)]);
+    await app.close();
+    expect(app.holdfast.status).toBe('closed');
   });
 });
 
