@@ -11,7 +11,7 @@ import {
   Lock,
   type LockDecoratorOptions,
 } from '../../../src/adapters/nestjs.js';
-import { Holdfast, LockTimeoutError, OptionError } from '../../../src/index.js';
+import { Holdfast, LockTimeoutError, OptionError, UnavailableError } from '../../../src/index.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 
 type Provider = new (...args: never[]) => object;
@@ -184,6 +184,21 @@ describe('a method under @Lock, when the lock is taken', () => {
     const shipped = app.get(Orders).ship();
     await app.close();
     expect(await shipped).toBe('a');
+  });
+
+  it('throws UnavailableError while Redis is down, also with skip', async () => {
+    const redis = new MemoryRedis();
+    const Orders = named('a', { onBusy: 'skip' });
+    const app = await appWith(Orders, { redis });
+    await app.get(Holdfast).ping();
+    app.get(Holdfast).on('error', () => undefined); // tells of the outage
+    redis.down();
+    const shipped = app.get(Orders).ship();
+    const failed = expect(shipped).rejects.toThrow(UnavailableError);
+    await redis.advance(20_000);
+    await failed;
+    redis.up();
+    await app.close();
   });
 
   it('keeps the errors of its own, also such of another lock', async () => {
