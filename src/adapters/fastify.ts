@@ -34,7 +34,8 @@ declare module 'fastify' {
 }
 
 /**
- * Options of the plugin: those of a new client, which the plugin closes with the app, or a client, which stays yours.
+ * Options of the plugin: those of a new client, which the plugin closes with the app, or a client, which stays yours. `wait`, in milliseconds, is
+ * 5,000 by default: how long a request waits for its lock, unless its route says otherwise.
  *
  * @group Fastify
  */
@@ -46,10 +47,7 @@ export type FastifyHoldfastOptions =
   | {
       /** A client that is there already. The plugin does not close it. */
       client: Holdfast;
-      /**
-       * How long a request waits for its lock, in milliseconds, unless its route says otherwise. A new client gets it as its own `wait`.
-       * Default: 5,000.
-       */
+      /** How long a request waits for its lock, in milliseconds, unless its route says otherwise. Default: 5,000. */
       wait?: number | undefined;
     };
 
@@ -70,7 +68,10 @@ export interface RouteLock extends Omit<AcquireOptions, 'signal' | 'label'> {
  *
  * @group Fastify
  */
-export type NameOfRequest = { of(request: FastifyRequest): string }['of'];
+export type NameOfRequest = {
+  /** A method, so that a function of a narrower request is one, too. */
+  of(request: FastifyRequest): string;
+}['of'];
 
 const KNOWN_OPTIONS = ['name', 'wait', 'lease', 'lockAtLeastFor', 'busyStatus'];
 
