@@ -106,7 +106,7 @@ it('no unlock() is counted for a member before all are acquired', async () => {
   await begin(5_000);
   for (const { origins, holds } of [one, two]) {
     expect(new Set(origins)).toEqual(new Set(['acquire']));
-    expect(holds.at(-1)!.becomeMember).toHaveBeenCalledExactlyOnceWith(session, 'lock');
+    expect(holds.at(-1)!.becomeMember).toHaveBeenCalledExactlyOnceWith(session, 'lock', 0);
   }
   expect(one.holds[0]!.becomeMember).not.toHaveBeenCalled();
 });
