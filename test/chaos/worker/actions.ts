@@ -9,6 +9,9 @@ import { SectionError, type Section, type Sections } from './section.js';
 /** How long a holder stays when a lease that is shorter than its own would have been over: a few looks at the server. */
 const STAYS_MS = 60;
 
+/** The longest lease of a hold that is passed on, as a multiple of the watchdog's. */
+const LONGEST_LEASE = 1.6;
+
 const OF_ALL: readonly Action[] = [
   { weight: 6, act: (caller) => withIt(caller, caller.party.someTarget(caller.random)) },
   { weight: 5, act: hold },
@@ -322,8 +325,12 @@ async function passOn(caller: Caller): Promise<void> {
     { weight: 3, who: [partner, sections] },
     { weight: 1, who: [] },
   ]);
-  await Promise.all(adopters.who.map((who) => adopt(caller, who, target, request, text)));
+  const adopted = await Promise.all(
+    adopters.who.map((who) => adopt(caller, who, target, request, text)),
+  );
   section.stop(held);
+  // What nobody has adopted stays until its lease ends, and must not outlast the round.
+  if (!adopted.includes(true)) await caller.time.sleep(LONGEST_LEASE * caller.watchdogMs);
 }
 
 async function adopt(
@@ -332,17 +339,22 @@ async function adopt(
   target: Target,
   { permits }: Request,
   text: string,
-): Promise<void> {
+): Promise<boolean> {
   // It does not stand in line, and overtakes those who do.
   const section = sections.call(
     'adopt',
     { ...target, isFair: false, mayBeKept: false },
     { permits },
   );
+  let isAdopted = false;
   await section.hold(
     () => sections.party.client.adopt(text),
-    () => caller.stepsIn(section),
+    async () => {
+      isAdopted = true;
+      await caller.stepsIn(section);
+    },
   );
+  return isAdopted;
 }
 
 async function setPermits({ party, random, sections, time, watchdogMs }: Caller): Promise<void> {
