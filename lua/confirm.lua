@@ -1,5 +1,5 @@
--- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or gives a lock up
--- that must stay taken for a while: only makes the lease shorter, and leaves the owner to expire.
+-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or releases
+-- a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends.
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
 -- or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner.
 --

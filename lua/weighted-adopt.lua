@@ -7,8 +7,8 @@
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] successor (string): "<clientId>:<n>"
 -- ARGV[3] leaseMs (integer, ms): how long the successor has it without a renewal
--- Returns {'done'} when the successor has it, by this call or an earlier copy; when neither of the two has it, how it was lost: {'forced'} or
--- {'deleted'} (also when it lapsed).
+-- Returns 'done' when the successor has it, by this call or an earlier copy; when neither of the two has it, how it was lost: 'forced' or
+-- 'deleted' (also when it lapsed).
 local lock, leases, forced = unpack(KEYS)
 local owner, successor, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -23,7 +23,7 @@ local isRepeat = weightOf(successor)
 local weight = isRepeat or weightOf(owner)
 if not weight then
   -- (pcall: that it is gone is known, whatever becomes of the word.)
-  return { redis.pcall('HDEL', forced, owner) == 1 and 'forced' or 'deleted' }
+  return redis.pcall('HDEL', forced, owner) == 1 and 'forced' or 'deleted'
 end
 
 -- Writes that change nothing first: these commands are known to be permitted then. What is new is written before the old goes.
@@ -43,4 +43,4 @@ if not isRepeat then
   redis.call('ZREM', leases, owner)
   redis.call('HDEL', lock, owner)
 end
-return { 'done' }
+return 'done'

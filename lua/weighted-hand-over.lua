@@ -1,8 +1,9 @@
 -- Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
--- an owner that keeps them, or that gives them up but must keep others out for a while. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
--- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight; every
--- command on which its holder relies for longer removes it; and only with it may a lease become shorter. The lease of a receiver ends when that
--- of its place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
+-- an owner that keeps them, or of one that has released them and keeps others out until it ends. Then lets in waiters in the order of the line,
+-- until one does not fit. Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again
+-- after it went. A hand-over leaves a "?" at the weight; every command on which its holder relies for longer removes it; and only with it, or by
+-- a release, may a lease become shorter. The lease of a receiver ends when that of its place would have ended; so a receiver that never learns
+-- of it delays the others no longer than a place would have.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs

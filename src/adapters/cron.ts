@@ -1,7 +1,7 @@
 // holdfast/cron: each process has the schedule, and of all processes one runs each tick.
 
-import { inspect } from 'node:util';
 import { type Hold, type Holdfast, type Lock, LockTimeoutError, OptionError } from '../index.js';
+import { invalid, isWholeNumber } from '../api/options.js';
 
 /**
  * Options of `onePerTick()`; times in milliseconds. At least one of `tick` and `lockAtLeastFor` must be given.
@@ -87,7 +87,7 @@ export function onePerTick<
 ): (...args: Args) => Promise<void> {
   const lock = holdfast.getLock(name);
   const { tick, lockAtLeastFor, wait, takeOver, onSkip } = parse(name, options);
-  if (typeof task !== 'function') throw wrong(name, 'the task', task, 'a function');
+  if (typeof task !== 'function') throw invalid('the task', task, 'a function', name);
   const attempt = async (due: Tick): Promise<boolean> => {
     const run = (hold: Hold): unknown => {
       hold.signal.throwIfAborted(); // this process may have stood still
@@ -174,7 +174,7 @@ async function unlessHeld(
 function textOf(name: string, tick: unknown): string {
   if (typeof tick === 'string' && tick !== '') return tick;
   if (tick instanceof Date && !Number.isNaN(tick.getTime())) return tick.toISOString();
-  throw wrong(name, 'the tick', tick, 'a valid Date, or a string of at least one character');
+  throw invalid('the tick', tick, 'a valid Date, or a string of at least one character', name);
 }
 
 function parse<Args extends unknown[], Tick extends Date | string | undefined>(
@@ -188,29 +188,25 @@ function parse<Args extends unknown[], Tick extends Date | string | undefined>(
   }
   const { tick, onSkip } = options;
   for (const [what, fn] of Object.entries<unknown>({ tick, onSkip })) {
-    if (fn !== undefined && typeof fn !== 'function') throw wrong(name, what, fn, 'a function');
+    if (fn !== undefined && typeof fn !== 'function') throw invalid(what, fn, 'a function', name);
   }
   const takeOver: unknown = options.takeOver ?? false;
-  if (typeof takeOver !== 'boolean') throw wrong(name, 'takeOver', takeOver, 'true or false');
+  if (typeof takeOver !== 'boolean') throw invalid('takeOver', takeOver, 'true or false', name);
   const { lockAtLeastFor = tick && TAKEN_MS } = options;
   if (lockAtLeastFor === undefined)
     throw refused(name, 'onePerTick() needs to know the tick, or else lockAtLeastFor');
-  if (!Number.isSafeInteger(lockAtLeastFor) || lockAtLeastFor < 1) {
+  if (!isWholeNumber(lockAtLeastFor, 1)) {
     const right = 'a whole number of milliseconds of at least 1';
-    throw wrong(name, 'lockAtLeastFor', lockAtLeastFor, right);
+    throw invalid('lockAtLeastFor', lockAtLeastFor, right, name);
   }
   const { wait = tick ? Math.min(LOOKS_MS, lockAtLeastFor / 2) : 0 } = options;
   if (!(Number.isFinite(wait) && wait >= 0 && wait < lockAtLeastFor)) {
     const right = `at least 0 and less than lockAtLeastFor, ${lockAtLeastFor}`;
-    throw wrong(name, 'wait', wait, right);
+    throw invalid('wait', wait, right, name);
   }
   if (takeOver && !(tick && options.wait !== undefined))
     throw refused(name, 'takeOver needs a tick, and a wait longer than a run and a lease');
   return { tick, lockAtLeastFor, wait, takeOver, onSkip };
-}
-
-function wrong(lockName: string, what: string, value: unknown, right: string): OptionError {
-  return refused(lockName, `${what} is ${inspect(value, { depth: 0 })}: it must be ${right}`);
 }
 
 function refused(lockName: string, why: string): OptionError {

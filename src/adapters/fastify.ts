@@ -1,7 +1,6 @@
 // holdfast/fastify: a plugin that brings a client into an app, and runs the handlers of routes under locks.
 
 import { finished } from 'node:stream';
-import { inspect } from 'node:util';
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 import fastifyPlugin from 'fastify-plugin';
 import {
@@ -17,6 +16,7 @@ import {
   QuorumError,
   UnavailableError,
 } from '../index.js';
+import { invalid, isWholeNumber } from '../api/options.js';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -265,25 +265,13 @@ function parseLock(given: RouteLock | null, defaultWait: number, where: string):
     throw invalid(`${where}.name`, name, 'a string of at least one character, or a function');
   if (!(typeof wait === 'number' && wait >= 0))
     throw invalid(`${where}.wait`, wait, 'a number of milliseconds of at least 0');
-  if (lease !== undefined && !(Number.isSafeInteger(lease) && lease >= 1))
+  if (lease !== undefined && !isWholeNumber(lease, 1))
     throw invalid(`${where}.lease`, lease, 'a whole number of milliseconds of at least 1');
-  if (
-    lockAtLeastFor !== undefined &&
-    !(Number.isSafeInteger(lockAtLeastFor) && lockAtLeastFor >= 0)
-  )
-    throw invalid(
-      `${where}.lockAtLeastFor`,
-      lockAtLeastFor,
-      'a whole number of milliseconds of at least 0',
-    );
-  if (
-    busyStatus !== undefined &&
-    !(Number.isInteger(busyStatus) && busyStatus >= 400 && busyStatus <= 599)
-  )
+  if (lockAtLeastFor !== undefined && !isWholeNumber(lockAtLeastFor, 0)) {
+    const right = 'a whole number of milliseconds of at least 0';
+    throw invalid(`${where}.lockAtLeastFor`, lockAtLeastFor, right);
+  }
+  if (busyStatus !== undefined && !isWholeNumber(busyStatus, 400, 599))
     throw invalid(`${where}.busyStatus`, busyStatus, 'a status from 400 to 599, such as 409');
   return { ...given, wait };
-}
-
-function invalid(what: string, value: unknown, right: string): OptionError {
-  return new OptionError(`${what} is ${inspect(value, { depth: 0 })}: it must be ${right}`);
 }

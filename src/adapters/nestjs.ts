@@ -2,7 +2,6 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { once } from 'node:events';
-import { inspect } from 'node:util';
 import {
   type BeforeApplicationShutdown,
   type DynamicModule,
@@ -24,6 +23,7 @@ import {
   type PingOptions,
   UnavailableError,
 } from '../index.js';
+import { invalid, isWholeNumber, shown } from '../api/options.js';
 
 /**
  * What `HoldfastModule` needs besides the options of its client.
@@ -94,7 +94,7 @@ export class HoldfastModule {
   static forRootAsync(options: HoldfastModuleAsyncOptions): DynamicModule {
     const { name, global = true, drainTimeout = 10_000, imports = [], inject = [] } = options;
     const token = getHoldfastToken(name);
-    if (!Number.isInteger(drainTimeout) || drainTimeout < 0 || drainTimeout > 2 ** 31 - 1)
+    if (!isWholeNumber(drainTimeout, 0, 2 ** 31 - 1))
       throw invalid(
         'drainTimeout',
         drainTimeout,
@@ -391,7 +391,7 @@ export type HoldfastHealth<Key extends string = string> = Record<
 
 /** Makes names of arguments by a template. */
 function parseTemplate(template: string, label: string): (...args: unknown[]) => string {
-  const where = `@Lock of ${label}: the name ${inspect(template)}`;
+  const where = `@Lock of ${label}: the name ${shown(template)}`;
   // Every second part is a brace or a placeholder.
   const parts = template.split(/(\{\{|\}\}|\{[^{}]*\}|[{}])/).map((text, i) => {
     if (i % 2 === 0) return text;
@@ -399,7 +399,7 @@ function parseTemplate(template: string, label: string): (...args: unknown[]) =>
     const path = /^\{([^{}.\s]+(?:\.[^{}.\s]+)*)\}$/.exec(text)?.[1]?.split('.');
     if (!path)
       throw new OptionError(
-        `${where} has ${inspect(text)}: a placeholder is {0}, {0.id} or {id}, and a literal brace is {{ or }}`,
+        `${where} has ${shown(text)}: a placeholder is {0}, {0.id} or {id}, and a literal brace is {{ or }}`,
       );
     if (!/^\d+$/.test(path[0] ?? '')) path.unshift('0');
     return (args: unknown[]) => {
@@ -408,9 +408,8 @@ function parseTemplate(template: string, label: string): (...args: unknown[]) =>
         args,
       );
       if (isText(value)) return String(value);
-      const shown = typeof value === 'object' && value ? 'an object' : inspect(value);
       throw new OptionError(
-        `${where}: ${text} is ${shown}: it must be a string of at least one character, a finite number, a bigint or a boolean`,
+        `${where}: ${text} is ${shown(value)}: it must be a string of at least one character, a finite number, a bigint or a boolean`,
       );
     };
   });
@@ -421,8 +420,4 @@ function parseTemplate(template: string, label: string): (...args: unknown[]) =>
 function isText(value: unknown): value is string | number | bigint | boolean {
   if (typeof value === 'number') return Number.isFinite(value);
   return (typeof value === 'string' && value !== '') || /^(bigint|boolean)$/.test(typeof value);
-}
-
-function invalid(what: string, value: unknown, right: string): OptionError {
-  return new OptionError(`${what} is ${inspect(value, { depth: 0 })}: it must be ${right}`);
 }

@@ -19,7 +19,7 @@ import type {
 const FORM = 'holdfast-hold-1:';
 
 /** The kinds of locks whose holds can pass to another process. */
-const KINDS = ['Lock', 'FairLock', 'FencedLock', 'FencedFairLock', 'Semaphore', 'ReadLock', 'WriteLock']; // prettier-ignore
+const KINDS = 'Lock FairLock FencedLock FencedFairLock Semaphore ReadLock WriteLock'.split(' ');
 
 export function exportedText(exported: ExportedHold): string {
   return FORM + Buffer.from(JSON.stringify(exported)).toString('base64url');
@@ -128,12 +128,14 @@ export class Adopter implements Waiter {
     );
   }
 
+  // An adoption is never answered with "held", so it neither waits nor looks.
+
   wait(): void {
-    // An adoption is never answered with "held".
+    return;
   }
 
   look(): void {
-    // The same.
+    return;
   }
 
   leave(): boolean {

@@ -94,6 +94,7 @@ export interface KeepableGrant extends Granted {
 export interface Keepable {
   /** The lease that it has granted, in milliseconds. */
   readonly leaseMs: number;
+  /** Begins to see to a grant of that lock. */
   by(grant: KeepableGrant): Keeping;
 }
 
@@ -371,7 +372,10 @@ export interface LockRequest extends MemberTerms {
   readonly adopts?: ExportedHold | undefined;
 }
 
-/** Whether the client may keep the lock after this hold: not if the lease is fixed, or others must wait for it, or for a member of a MultiLock. */
+/**
+ * Whether the client may keep the lock after this hold. Not with a fixed lease, not if its own callers must wait too, and not as a member of a
+ * MultiLock.
+ */
 export function mayBeKept({ isWatched, atLeastMs, attemptMs }: LockRequest): boolean {
   return isWatched && atLeastMs === 0 && attemptMs === undefined;
 }

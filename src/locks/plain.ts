@@ -206,7 +206,7 @@ export class ReentrantLockBackend implements LockBackend {
     return isKept(await this.setLease(ownerId, inMs, 'release'));
   }
 
-  /** Sets the lease of a lock that was handed over, perhaps to a shorter one; or that of one that is released and stays taken for so long. */
+  /** After a hand-over: sets the lease that was asked for, perhaps a shorter one. As a release: lets the lock expire after `leaseMs`. */
   setLease(ownerId: string, leaseMs: number, when: 'hand-over' | 'release'): Promise<KeepReply> {
     const { lock, forced, line, places, channel, grants } = this.keys;
     const unlock = [channel, this.#server.publishCommand(this.keys)];

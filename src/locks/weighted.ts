@@ -131,18 +131,11 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
       at: { key: lock, connection },
       adopt: (exportedId, ownerId, leaseMs, limit) => {
         const args = [exportedId, ownerId, leaseMs];
-        const read = (reply: unknown): HandOverReply => {
-          const [outcome] = reply as [HandOverReply['outcome']];
-          return { outcome };
-        };
-        return connection.runReplicated(
-          scripts.weightedAdopt,
-          keys,
-          args,
-          read,
-          ({ outcome }) => outcome === 'done',
-          limit,
-        );
+        const read = (reply: unknown): HandOverReply => ({
+          outcome: reply as HandOverReply['outcome'],
+        });
+        const isDone = ({ outcome }: HandOverReply): boolean => outcome === 'done';
+        return connection.runReplicated(scripts.weightedAdopt, keys, args, read, isDone, limit);
       },
     };
   }

@@ -155,9 +155,9 @@ return token or isKept and 2 or 1
   },
   confirm: {
     name: 'confirm',
-    sha1: '7f842eda0970bb7f6d735165ecd24bf9b2785bd7',
-    source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or gives a lock up
--- that must stay taken for a while: only makes the lease shorter, and leaves the owner to expire.
+    sha1: '9bc19bc6bdaed37d6499b9580e6794ec9054e7eb',
+    source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or releases
+-- a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends.
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
 -- or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner.
 --
@@ -1554,7 +1554,7 @@ return owners
   },
   weightedAdopt: {
     name: 'weighted-adopt',
-    sha1: '81f35a59562f0093cdb11ecb88b96b4ad83be390',
+    sha1: '656b63b105a34b766385f74ea921dc4216a8de80',
     source: `-- Passes what an owner has of a weighted lock to another owner, of another process. Its permits stay taken all the time.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 --
@@ -1564,8 +1564,8 @@ return owners
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] successor (string): "<clientId>:<n>"
 -- ARGV[3] leaseMs (integer, ms): how long the successor has it without a renewal
--- Returns {'done'} when the successor has it, by this call or an earlier copy; when neither of the two has it, how it was lost: {'forced'} or
--- {'deleted'} (also when it lapsed).
+-- Returns 'done' when the successor has it, by this call or an earlier copy; when neither of the two has it, how it was lost: 'forced' or
+-- 'deleted' (also when it lapsed).
 local lock, leases, forced = unpack(KEYS)
 local owner, successor, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -1595,7 +1595,7 @@ local isRepeat = weightOf(successor)
 local weight = isRepeat or weightOf(owner)
 if not weight then
   -- (pcall: that it is gone is known, whatever becomes of the word.)
-  return { redis.pcall('HDEL', forced, owner) == 1 and 'forced' or 'deleted' }
+  return redis.pcall('HDEL', forced, owner) == 1 and 'forced' or 'deleted'
 end
 
 -- Writes that change nothing first: these commands are known to be permitted then. What is new is written before the old goes.
@@ -1615,7 +1615,7 @@ if not isRepeat then
   redis.call('ZREM', leases, owner)
   redis.call('HDEL', lock, owner)
 end
-return { 'done' }
+return 'done'
 `,
   },
   weightedForce: {
@@ -1715,12 +1715,13 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: '8350bcf31b7cc68052767c176ce3756b1c29c957',
+    sha1: '065ad71f2af5ddcb8fb15693d6536bb120ce2ce8',
     source: `-- Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
--- an owner that keeps them, or that gives them up but must keep others out for a while. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
--- weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight; every
--- command on which its holder relies for longer removes it; and only with it may a lease become shorter. The lease of a receiver ends when that
--- of its place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
+-- an owner that keeps them, or of one that has released them and keeps others out until it ends. Then lets in waiters in the order of the line,
+-- until one does not fit. Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again
+-- after it went. A hand-over leaves a "?" at the weight; every command on which its holder relies for longer removes it; and only with it, or by
+-- a release, may a lease become shorter. The lease of a receiver ends when that of its place would have ended; so a receiver that never learns
+-- of it delays the others no longer than a place would have.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs

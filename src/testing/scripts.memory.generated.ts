@@ -188,8 +188,8 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/confirm.lua
 function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or gives a lock up
-  // that must stay taken for a while: only makes the lease shorter, and leaves the owner to expire.
+  // Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or releases
+  // a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends.
   // Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
   // or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner.
   //
@@ -1974,8 +1974,8 @@ function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] successor (string): "<clientId>:<n>"
   // ARGV[3] leaseMs (integer, ms): how long the successor has it without a renewal
-  // Returns {'done'} when the successor has it, by this call or an earlier copy; when neither of the two has it, how it was lost: {'forced'} or
-  // {'deleted'} (also when it lapsed).
+  // Returns 'done' when the successor has it, by this call or an earlier copy; when neither of the two has it, how it was lost: 'forced' or
+  // 'deleted' (also when it lapsed).
   const [lock, leases, forced] = unpack(KEYS);
   const [owner, successor, leaseMs] = [
     lua.get(ARGV, 1),
@@ -2015,7 +2015,7 @@ function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const weight = lua.or(isRepeat, () => weightOf(owner));
   if (!lua.truthy(weight)) {
     // (pcall: that it is gone is known, whatever becomes of the word.)
-    return lua.list(redis.pcall('HDEL', forced, owner) === 1 ? 'forced' : 'deleted');
+    return redis.pcall('HDEL', forced, owner) === 1 ? 'forced' : 'deleted';
   }
 
   // Writes that change nothing first: these commands are known to be permitted then. What is new is written before the old goes.
@@ -2035,7 +2035,7 @@ function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     redis.call('ZREM', leases, owner);
     redis.call('HDEL', lock, owner);
   }
-  return lua.list('done');
+  return 'done';
 }
 
 // lua/weighted-force.lua
@@ -2153,10 +2153,11 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/weighted-hand-over.lua
 function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
-  // an owner that keeps them, or that gives them up but must keep others out for a while. Then lets in waiters in the order of the line, until one does not fit. Safe to send twice and to arrive late: the
-  // weight is a target, it is only made lower, and an owner is never used again after it went. A hand-over leaves a "?" at the weight; every
-  // command on which its holder relies for longer removes it; and only with it may a lease become shorter. The lease of a receiver ends when that
-  // of its place would have ended; so a receiver that never learns of it delays the others no longer than a place would have.
+  // an owner that keeps them, or of one that has released them and keeps others out until it ends. Then lets in waiters in the order of the line,
+  // until one does not fit. Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again
+  // after it went. A hand-over leaves a "?" at the weight; every command on which its holder relies for longer removes it; and only with it, or by
+  // a release, may a lease become shorter. The lease of a receiver ends when that of its place would have ended; so a receiver that never learns
+  // of it delays the others no longer than a place would have.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
   // KEYS[2] leases (sorted set): holder -> expiresAtMs

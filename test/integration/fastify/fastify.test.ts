@@ -495,6 +495,10 @@ describe('mistakes', () => {
   it.each<[object, string]>([
     [{}, 'option "redis"'],
     [{ client: {} }, 'client is {}: it must be a Holdfast'],
+    [
+      { client: { redis: 'redis://:a-password@there' } },
+      'client is an object: it must be a Holdfast', // and no password
+    ],
     [{ redis: 'redis://localhost', waits: 1 }, 'the options of new Holdfast() have no "waits"'],
   ])('in the options of the plugin are refused: %o', async (options, message) => {
     const app = Fastify();

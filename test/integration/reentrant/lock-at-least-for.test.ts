@@ -1,8 +1,13 @@
 // `lockAtLeastFor`: the lock stays taken for a while, whatever becomes of its holds. What it promises for all kinds of locks is in their
 // contract.
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { type Holdfast, type Lock, OptionError } from '../../../src/index.js';
-import { connectedClient, rejectionOf, sharedConnection } from '../../support/clients.js';
+import { type Holdfast, type Lock, OptionError, UnavailableError } from '../../../src/index.js';
+import {
+  connectedClient,
+  rejectionOf,
+  sharedConnection,
+  startSharedProxy,
+} from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -99,6 +104,37 @@ it('a nested acquisition of a kept lock ends its keeping', async () => {
   await kept.withLock(() => kept.withLock({ lockAtLeastFor: AT_LEAST_MS }, () => undefined));
   expect(client.stats().kept).toBe(0);
   expect(await theirs.tryAcquire()).toBeUndefined();
+});
+
+it('permits stay taken for so long, too', async () => {
+  const semaphore = client.getSemaphore(lock.name, { permits: 3 });
+  await semaphore.withPermits({ permits: 2, lockAtLeastFor: AT_LEAST_MS }, () => undefined);
+  const heldAtMs = performance.now();
+  const others = rival.getSemaphore(lock.name, { permits: 3 });
+  expect(await others.availablePermits()).toBe(1);
+  expect(await others.tryAcquire({ permits: 2 })).toBeUndefined();
+  const hold = await others.acquire({ permits: 2 });
+  expect(performance.now() - heldAtMs).toBeGreaterThanOrEqual(AT_LEAST_MS - 100); // a command lies in between
+  await hold.release();
+});
+
+it('a release that Redis did not answer leaves the lock taken for so long, and no longer, once the clean-up reaches it', async () => {
+  await using proxy = await startSharedProxy();
+  const far = await connectedClient({
+    redis: proxy.url,
+    lockWatchdogTimeout: WATCHDOG_MS,
+    commandTimeout: 300,
+  });
+  const hold = await far.getLock(lock.name).acquire({ lockAtLeastFor: 60_000 });
+  proxy.blackhole();
+  expect(await rejectionOf(hold.release())).toBeInstanceOf(UnavailableError);
+  expect(await redis.pttl(lock.name)).toBeGreaterThan(60_000); // the lease of the watchdog
+  proxy.heal('drop');
+  await eventually(async () => {
+    expect(await redis.pttl(lock.name)).toBeLessThanOrEqual(60_000);
+  });
+  expect(await redis.pttl(lock.name)).toBeGreaterThan(0);
+  await far.close();
 });
 
 it('a MultiLock that did not get all of its members leaves none of them taken', async () => {
