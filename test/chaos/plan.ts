@@ -15,7 +15,7 @@ export const KINDS = [
 ] as const;
 /**
  * Which locks a round is about; `kept`: reentrant ones that clients keep between their holds, and others of the same names; `mixed`: reentrant
- * and fair ones of the same names; `fenced`: both, or one of them, with tokens; `exported`: like `mixed`, and holds pass from client to client.
+ * and fair ones of the same names; `fenced`: both, or one of them, with tokens; `exported`: like `mixed`, and holds pass from client to client, and from process to process.
  */
 export type Kind = (typeof KINDS)[number];
 

@@ -10,6 +10,7 @@ import type { Plan } from '../chaos/plan.js';
 import { Random } from '../chaos/random.js';
 import { Beliefs, type SectionsContext } from '../chaos/worker/section.js';
 import { actionsOf } from '../chaos/worker/actions.js';
+import type { Parcel, Post } from '../chaos/worker/post.js';
 import { callersOf, type Caller } from '../chaos/worker/caller.js';
 import type { Journal, Note } from '../chaos/worker/journal.js';
 import { Party } from '../chaos/worker/party.js';
@@ -50,6 +51,8 @@ export class World {
   #notedMs = 0;
   /** Documents that fenced locks guard: the largest token that each has seen. */
   readonly #documents = new Map<string, bigint>();
+  /** Exported holds on their way to another process. */
+  readonly #posted: Parcel[] = [];
   readonly #incarnations: number[] = [];
   readonly #trace: (line: string) => void;
 
@@ -114,7 +117,12 @@ export class World {
         this.noteIn(name, note, at);
       },
     };
-    const context: SectionsContext = {
+    const post: Post = {
+      put: (parcel) => this.#posted.push(parcel),
+      take: () => this.#posted.shift(),
+    };
+    const context: SectionsContext & { readonly post: Post } = {
+      post,
       journal,
       beliefs: new Beliefs(journal, process),
       watchdogMs: plan.watchdogMs,

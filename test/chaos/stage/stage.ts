@@ -1,5 +1,5 @@
 // All that a round plays on: servers, a proxy in front of each for every client, worker processes, and what goes wrong.
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startRedisProcess, type RedisServer } from '../../support/redis-server.js';
@@ -14,7 +14,7 @@ interface Props {
   readonly topology: StageTopology;
   readonly links: readonly (readonly TcpProxy[])[];
   readonly documents: RedisServer | undefined;
-  readonly journals: string;
+  readonly folder: string;
   readonly library: string | undefined;
 }
 
@@ -28,8 +28,7 @@ export class Stage implements AsyncDisposable {
   readonly #links: readonly (readonly TcpProxy[])[];
   /** The documents that fenced locks guard are there, and nothing goes wrong with it. */
   readonly #documents: RedisServer | undefined;
-  /** Where each process writes to a journal of its own. */
-  readonly journals: string;
+  readonly #folder: string;
 
   /** `library`: what the workers import; undefined: src/. */
   static async set(plan: Plan, library?: string): Promise<Stage> {
@@ -39,18 +38,24 @@ export class Stage implements AsyncDisposable {
         Promise.all(topology.servers.map(({ redis }) => startProxy(redis.port, redis.host))),
       ),
     );
-    const journals = await mkdtemp(join(tmpdir(), 'holdfast-journals-'));
+    const folder = await mkdtemp(join(tmpdir(), 'holdfast-chaos-'));
+    await mkdir(join(folder, 'journals'));
     const documents = plan.fencing && (await startRedisProcess({}));
-    return new Stage(plan, { topology, links, documents, journals, library });
+    return new Stage(plan, { topology, links, documents, folder, library });
   }
 
-  private constructor(plan: Plan, { topology, links, documents, journals, library }: Props) {
+  private constructor(plan: Plan, { topology, links, documents, folder, library }: Props) {
     this.plan = plan;
     this.topology = topology;
     this.#links = links;
     this.#documents = documents;
-    this.journals = journals;
+    this.#folder = folder;
     this.crew = Array.from({ length: plan.workers }, (_, index) => this.#member(index, library));
+  }
+
+  /** Where each process writes to a journal of its own. */
+  get journals(): string {
+    return join(this.#folder, 'journals');
   }
 
   get servers(): readonly StageServer[] {
@@ -79,7 +84,7 @@ export class Stage implements AsyncDisposable {
     await Promise.all(this.#links.flat().map((link) => link[Symbol.asyncDispose]()));
     await this.topology[Symbol.asyncDispose]();
     await this.#documents?.[Symbol.asyncDispose]();
-    await rm(this.journals, { recursive: true, force: true });
+    await rm(this.#folder, { recursive: true, force: true });
   }
 
   #member(index: number, library: string | undefined): CrewMember {
@@ -92,6 +97,7 @@ export class Stage implements AsyncDisposable {
     return new CrewMember(index, library, (incarnation) => ({
       name: `w${index}.${incarnation}.`,
       seed: plan.seed,
+      post: join(this.#folder, 'post'),
       journal: join(this.journals, `w${index}.${incarnation}.jsonl`),
       kind,
       locks,

@@ -3,6 +3,7 @@ import type { AcquireOptions } from '../../../src/index.js';
 import type { Action, Caller } from './caller.js';
 import { DESERTION } from './journal.js';
 import type { Held, Party, PartyLock, Request, Target } from './party.js';
+import type { Parcel } from './post.js';
 import { READ_WRITE_ACTIONS } from './read-write.js';
 import { SectionError, type Section, type Sections } from './section.js';
 
@@ -35,8 +36,14 @@ const OF_KEPT_LOCKS: readonly Action[] = [
   { weight: 40, act: stayAway },
 ];
 
-const OF_EXPORTED: readonly Action[] = [{ weight: 12, act: passOn }];
-const OF_SINGLE_SERVERS: readonly Action[] = [{ weight: 0.6, act: passOn }];
+const OF_EXPORTED: readonly Action[] = [
+  { weight: 12, act: passOn },
+  { weight: 12, act: takePosted },
+];
+const OF_SINGLE_SERVERS: readonly Action[] = [
+  { weight: 0.6, act: passOn },
+  { weight: 0.6, act: takePosted },
+];
 
 const OF_PERMITS: readonly Action[] = [
   { weight: 2, act: tryForAWhile },
@@ -304,10 +311,9 @@ async function stayAway({ random, party, time }: Caller): Promise<void> {
   await time.sleep(random.between(0, 40 * party.keepMs));
 }
 
-/** Passes a hold to another client; or two clients want it, or none does. */
+/** Passes a hold to another client of this process or of any; or two clients want it, or none does. */
 async function passOn(caller: Caller): Promise<void> {
-  const { random, sections, partner, party } = caller;
-  if (!partner) return;
+  const { random, sections, partner, party, post } = caller;
   const target = party.someTarget(random);
   const request = caller.someRequest(target);
   const section = sections.call('acquire', target, request);
@@ -320,30 +326,40 @@ async function passOn(caller: Caller): Promise<void> {
   });
   if (!passed) return;
   const { held, text } = passed;
-  const adopters = random.weighted([
-    { weight: 6, who: [partner] },
-    { weight: 3, who: [partner, sections] },
-    { weight: 1, who: [] },
+  const other = partner ?? sections;
+  const { adopters, posts } = random.weighted([
+    { weight: 3, adopters: [other], posts: 0 },
+    { weight: 2, adopters: [other, sections], posts: 0 },
+    { weight: 1, adopters: [other], posts: 1 },
+    { weight: 3, adopters: [], posts: 1 },
+    { weight: 1, adopters: [], posts: 2 },
+    { weight: 0.5, adopters: [], posts: 0 },
   ]);
-  const adopted = await Promise.all(
-    adopters.who.map((who) => adopt(caller, who, target, request, text)),
-  );
+  const { names, half } = target;
+  const locked = half ? { names, half } : { names };
+  const parcel: Parcel = { text, locked, permits: request.permits };
+  for (let count = posts; count > 0; count--) post.put(parcel);
+  const adopted = await Promise.all(adopters.map((who) => adopt(caller, who, parcel)));
   section.stop(held);
-  // What nobody has adopted stays until its lease ends, and must not outlast the round.
+  // What nobody adopts stays until its lease ends, and must not outlast the round.
   if (!adopted.includes(true)) await caller.time.sleep(LONGEST_LEASE * caller.watchdogMs);
+}
+
+/** Adopts a hold that a caller of any process has posted; perhaps too late, or another process was faster. */
+async function takePosted(caller: Caller): Promise<void> {
+  const parcel = caller.post.take();
+  if (parcel) await adopt(caller, caller.sections, parcel);
 }
 
 async function adopt(
   caller: Caller,
   sections: Sections,
-  target: Target,
-  { permits }: Request,
-  text: string,
+  { text, locked, permits }: Parcel,
 ): Promise<boolean> {
   // It does not stand in line, and overtakes those who do.
   const section = sections.call(
     'adopt',
-    { ...target, isFair: false, mayBeKept: false },
+    { ...locked, isFair: false, mayBeKept: false },
     { permits },
   );
   let isAdopted = false;

@@ -1,6 +1,7 @@
 // One caller: does one thing after the other with the locks of its party, at random, until it is told to stop.
 import { Random } from '../random.js';
 import type { Held, Party, Request, Target } from './party.js';
+import type { Post } from './post.js';
 import { Sections, type Section, type SectionsContext } from './section.js';
 import type { WorkTime } from './time.js';
 import type { WorkOrder } from './work-order.js';
@@ -17,6 +18,7 @@ interface CallerContext {
   readonly random: Random;
   readonly watchdogMs: number;
   readonly time: WorkTime;
+  readonly post: Post;
 }
 
 export class Caller {
@@ -29,9 +31,11 @@ export class Caller {
   readonly random: Random;
   readonly watchdogMs: number;
   readonly time: WorkTime;
+  /** For holds that pass to another process. */
+  readonly post: Post;
   #isStopping = false;
 
-  constructor({ sections, partner, rival, random, watchdogMs, time }: CallerContext) {
+  constructor({ sections, partner, rival, random, watchdogMs, time, post }: CallerContext) {
     this.party = sections.party;
     this.sections = sections;
     this.partner = partner;
@@ -39,12 +43,13 @@ export class Caller {
     this.random = random;
     this.watchdogMs = watchdogMs;
     this.time = time;
+    this.post = post;
   }
 
   /** The same for another client of the process; this one, where there is none. */
   besides(): Caller {
-    const { partner, random, watchdogMs, time } = this;
-    return partner ? new Caller({ sections: partner, random, watchdogMs, time }) : this;
+    const { partner, random, watchdogMs, time, post } = this;
+    return partner ? new Caller({ sections: partner, random, watchdogMs, time, post }) : this;
   }
 
   /** Nothing new begins. */
@@ -107,7 +112,7 @@ export function callersOf(
   parties: readonly Party[],
   order: Pick<WorkOrder, 'kind' | 'seed' | 'callersPerClient' | 'watchdogMs'>,
   name: string,
-  context: SectionsContext,
+  context: SectionsContext & { readonly post: Post },
   time: WorkTime,
 ): Caller[] {
   const { kind, seed, callersPerClient, watchdogMs } = order;
@@ -125,6 +130,7 @@ export function callersOf(
         random: new Random(seed, caller),
         watchdogMs,
         time,
+        post: context.post,
       });
     }),
   );

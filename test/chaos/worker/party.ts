@@ -69,7 +69,7 @@ export interface PartySemaphore extends Target {
 }
 
 interface PartyContext {
-  readonly order: Omit<WorkOrder, 'journal' | 'clients' | 'documents' | 'witnesses'>;
+  readonly order: Omit<WorkOrder, 'journal' | 'post' | 'clients' | 'documents' | 'witnesses'>;
   readonly name: string;
   readonly journal: Journal;
   readonly time: WorkTime;

@@ -34,6 +34,8 @@ export interface WorkOrder {
   readonly seed: number;
   /** The file to which it writes what it does. */
   readonly journal: string;
+  /** The folder of the texts of exported holds that pass to another process. */
+  readonly post: string;
   readonly kind: Kind;
   readonly locks: readonly string[];
   readonly clients: readonly Address[];

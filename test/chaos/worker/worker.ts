@@ -18,6 +18,7 @@ import { block, MACHINE_TIME, patchClocks, stepWallClock, suspend } from './time
 import { Documents, Witnesses } from './documents.js';
 import { FileJournal } from './journal.js';
 import { Party, sourcesOf } from './party.js';
+import { PostFolder } from './post.js';
 import { STAYED, type WorkOrder } from './work-order.js';
 
 patchClocks();
@@ -37,7 +38,8 @@ process.on('warning', (warning) => {
 const documents = order.documents === undefined ? undefined : new Documents(order.documents);
 const witnesses = order.witnesses && new Witnesses(order.witnesses);
 const beliefs = new Beliefs(journal, MACHINE_TIME);
-const context = { journal, beliefs, watchdogMs: order.watchdogMs, documents, witnesses };
+const post = new PostFolder(order.post, order.name);
+const context = { journal, beliefs, watchdogMs: order.watchdogMs, documents, witnesses, post };
 const parties = order.clients.map(
   (address, index) =>
     new Party({
