@@ -88,6 +88,36 @@ describe('the packed package', () => {
     expect(await runInProject('operate.mjs')).toBe('404 200 200 200\n');
   });
 
+  it('has adapters, each of which needs its own framework only', async () => {
+    const names = ['cron', 'fastify', 'nestjs'].map((name) => `holdfast/${name}`);
+    await write(
+      'adapters.mjs',
+      `for (const name of ${JSON.stringify(names)})
+        await import(name).then(
+          (adapter) => console.log(name, Object.keys(adapter).join(' ')),
+          ({ message }) => console.log(name, message.replace(/ imported from .*/, '')),
+        );`,
+    );
+    expect(await runInProject('adapters.mjs')).toBe(
+      [
+        'holdfast/cron cronerTick onePerTick runCoordinator',
+        "holdfast/fastify Cannot find package 'fastify-plugin'",
+        "holdfast/nestjs Cannot find package '@nestjs/common'",
+        '',
+      ].join('\n'),
+    );
+    for (const needed of ['fastify-plugin', '@nestjs'])
+      await symlink(resolve('node_modules', needed), join(project, 'node_modules', needed));
+    expect(await runInProject('adapters.mjs')).toBe(
+      [
+        'holdfast/cron cronerTick onePerTick runCoordinator',
+        'holdfast/fastify default',
+        'holdfast/nestjs HoldfastHealthIndicator HoldfastModule InjectHoldfast Lock currentHold getHoldfastToken',
+        '',
+      ].join('\n'),
+    );
+  });
+
   it('works when required from CommonJS', async () => {
     await write('use.cjs', `const { Holdfast } = require('holdfast');\n${USE_IN_COMMONJS}`);
     expect(await runInProject('use.cjs')).toBe('held 1\nfree\n');
