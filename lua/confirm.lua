@@ -20,7 +20,9 @@ local owner, leaseMs, lease, channel = ARGV[1], tonumber(ARGV[2]), ARGV[2], ARGV
 local publish, grants, publishGrant, isRelease = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1'
 
 local count = redis.call('HGET', lock, owner)
-if not count then
+if not count and isRelease then
+  return 'deleted' -- the client asks how it was lost, as after any release
+elseif not count then
   -- include: ours, how-lost
 end
 

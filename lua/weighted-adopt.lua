@@ -29,7 +29,8 @@ end
 -- Writes that change nothing first: these commands are known to be permitted then. What is new is written before the old goes.
 redis.call('ZREM', leases, '')
 redis.call('HDEL', lock, '')
-local endsAtMs = nowMs + leaseMs
+-- Not shorter on a repeat: the successor may have extended its lease since.
+local endsAtMs = math.max(nowMs + leaseMs, isRepeat and tonumber(redis.call('ZSCORE', leases, successor)) or 0)
 local lastEndMs = whole(math.max(endsAtMs, nowMs + redis.call('PTTL', lock)))
 redis.call('PEXPIREAT', leases, lastEndMs)
 redis.call('PEXPIREAT', lock, lastEndMs)

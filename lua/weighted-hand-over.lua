@@ -189,6 +189,16 @@ for i = 1, #ends, 2 do
   firstEndMs = math.min(firstEndMs, tonumber(ends[i]))
   lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
 end
+if newEndMs and shortens == '2' and not hasLine then
+  -- The keys must not outlast the holders.
+  lastEndMs = newEndMs
+  local last = redis.call('ZRANGE', leases, -2, -1, 'WITHSCORES')
+  for i = 1, #last, 2 do
+    if last[i] ~= owner then
+      lastEndMs = math.max(lastEndMs, tonumber(last[i + 1]))
+    end
+  end
+end
 local lookInMs = isMore and -3 or #given > 0 and -1 or -2
 if waiting then
   lookInMs = math.max(math.min(firstEndMs, waiting.expiresAtMs) - nowMs, 0)

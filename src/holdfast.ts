@@ -235,7 +235,7 @@ export class Holdfast implements AsyncDisposable {
    * @throws {@link LockLostError} the hold was adopted already, or its lease has ended
    * @throws {@link OptionError} the text is not that of a hold, or one of another server or `keyPrefix`; or an option is not usable
    * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`, or refuses; the text may be adopted again, or was
-   * @throws {@link LockAbortedError} the `signal` aborted
+   * @throws {@link LockAbortedError} the `signal` aborted: if the hold was adopted all the same, the client removes it
    * @throws {@link ClosedError} the client is closed
    */
   async adopt(text: string, options: AdoptOptions = {}): Promise<Hold> {

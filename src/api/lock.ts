@@ -380,7 +380,7 @@ export interface Hold extends AsyncDisposable {
 
   /**
    * Ends the hold here without releasing the lock, so that another process can go on with it: give the text to {@link Holdfast.adopt}
-   * there. The lease is renewed once; if nobody adopts the hold, the lock is free when the lease ends.
+   * there. The lease is renewed once, and never shortened; if nobody adopts the hold, the lock is free when the lease ends.
    *
    * From then on this hold is over: its signal aborts with a {@link LockExportedError}, `release()` does nothing, and a `withLock` around
    * it resolves. Whoever has the text can take the lock: do not log it. It contains no password.

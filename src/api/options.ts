@@ -80,7 +80,10 @@ export interface KeepOptions {
  * @group Holds
  */
 export interface ExportOptions {
-  /** For how long another process may adopt the hold: a whole number of at least 1. Default: `lockWatchdogTimeout`. */
+  /**
+   * For how long another process may adopt the hold, or longer: an export never shortens the lease. A whole number of at least 1. Default:
+   * `lockWatchdogTimeout`.
+   */
   lease?: number | undefined;
 }
 

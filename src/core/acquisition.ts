@@ -39,6 +39,8 @@ import {
   type LockRequest,
   mayBeKept,
   type MemberTerms,
+  releaseAt,
+  type Removable,
   type SelfWait,
   type Waiter,
 } from './protocol.js';
@@ -448,7 +450,7 @@ class Acquisition implements Call {
       return grant;
     }
     this.#leave();
-    this.#session.cleanup.remove(this.#lock, ownerId);
+    this.#session.cleanup.remove(this.#removable, ownerId);
     return undefined;
   }
 
@@ -597,7 +599,17 @@ class Acquisition implements Call {
     const mayStand = waiter.leave(isAcquired ? this.#request.leaseMs : undefined);
     const isLeft = this.#unused?.then(({ outcome }) => mayStand || outcome !== 'held');
     this.#unused = undefined;
-    if (mayStand || isLeft) this.#session.cleanup.remove(this.#lock, waiter.ownerId, isLeft);
+    if (mayStand || isLeft) this.#session.cleanup.remove(this.#removable, waiter.ownerId, isLeft);
+  }
+
+  /** The lock, for the clean-up. What the exporter asked for holds good though the adoption failed: the lock stays taken. */
+  get #removable(): Removable {
+    const { adopts, atLeastMs } = this.#request;
+    if (!adopts || atLeastMs === 0) return this.#lock;
+    const { clock } = this.#session;
+    const lock = this.#lock;
+    const untilMs = clock.nowMs() + atLeastMs;
+    return { id: lock.id, release: (ownerId) => releaseAt(lock, ownerId, untilMs, clock) };
   }
 
   #holder(grant: Grant, parent?: GrantHolder): GrantHolder {

@@ -28,7 +28,11 @@ export function exportedText(exported: ExportedHold): string {
 /** @throws OptionError the text is not that of a hold, or its locks have another key prefix than those of this client */
 export function parseExported(text: unknown, keyPrefix: string): ExportedHold {
   const exported = typeof text === 'string' ? read(text) : undefined;
-  if (!exported) throw invalid('the hold to adopt', text, 'a text that hold.export() returned');
+  if (!exported) {
+    // Whoever reads the message must not be able to adopt the hold.
+    const start = typeof text === 'string' && text.length > 24 ? `${text.slice(0, 24)}…` : text;
+    throw invalid('the hold to adopt', start, 'a text that hold.export() returned');
+  }
   const { name: lockName, keyPrefix: given } = exported;
   if (given === keyPrefix) return exported;
   throw new OptionError(
@@ -79,7 +83,11 @@ export async function whereIs(
   const home = connection.isReady
     ? await session.bounded(name, 'its server is not known', ask).catch(() => undefined)
     : undefined;
-  return { place: connection.place, ...(home !== undefined && { home }) };
+  const { place, database } = connection;
+  return {
+    place: database === 0 ? place : `${place}/${database}`,
+    ...(home !== undefined && { home }),
+  };
 }
 
 /** Instead of waiting for a free lock, its one try replaces the exported owner. */
@@ -115,15 +123,15 @@ export class Adopter implements Waiter {
     if (outcome === 'done') return { outcome: 'acquired', token };
     // Neither owner is there. Two clients may know one server by different addresses, and a server that has restarted calls itself another.
     const here = await whereIs(this.#session, name, transfer);
-    const isSameServer = here.place === place || here.home === undefined || here.home === home;
+    const hasMoved = home !== undefined && here.home !== undefined && here.home !== home;
     const why = `lock "${name}" not adopted: `;
-    if (!isSameServer)
+    if (hasMoved && here.place !== place)
       throw new OptionError(
-        `${why}it was exported at ${place}, and this client uses ${here.place}, which does not have that hold`,
+        `${why}it was exported at ${place}, and this client uses ${here.place}, which does not have that hold (if they are one server, it has restarted since)`,
         { lockName: name },
       );
     throw new LockLostError(
-      `${why}the hold of ${exportedId} was adopted already, or its lease has ended (${outcome})`,
+      `${why}the hold of ${exportedId} was adopted already, or its lease has ended (${outcome})${hasMoved ? `; its server was ${home}, and is ${here.home} now` : ''}`,
       { lockName: name, lossReason: outcome },
     );
   }

@@ -27,7 +27,9 @@ import {
   type KeepReply,
   later,
   leftMs,
+  mayBeKept,
   type NextWaiter,
+  releaseAt,
   type Removable,
   type Renewal,
   type RenewalLimit,
@@ -76,7 +78,10 @@ export const KEPT_WEIGHT = 0.2;
 type Done = (error?: Error) => void;
 
 /** What a hold that is added to a grant wants. */
-type ReentryTerms = Pick<CallersRequest, 'leaseMs' | 'isWatched' | 'atLeastMs' | 'isShared'>;
+type ReentryTerms = Pick<
+  CallersRequest,
+  'leaseMs' | 'isWatched' | 'atLeastMs' | 'attemptMs' | 'isShared'
+>;
 
 /** A release that its first command did not settle: the answer to that command, and how much of `commandTimeout` is left. */
 interface BegunRelease {
@@ -452,12 +457,13 @@ export class Grant implements KeepableGrant, Due {
    * @throws LockUpgradeError the new hold is not shared, but readers may already hold the lock beside this grant
    */
   async reenter<H extends GrantedHold>(
-    { leaseMs, isWatched, atLeastMs, isShared }: ReentryTerms,
+    request: ReentryTerms,
     waitLimit: WaitLimit,
     begin: () => H | undefined,
   ): Promise<H | undefined> {
+    const { leaseMs, isShared } = request;
     // The server does not count the holds of a grant that is kept.
-    if (isWatched && atLeastMs === 0 && this.isHeld && this.#mayKeep()) return begin();
+    if (mayBeKept(request) && this.isHeld && this.#mayKeep()) return begin();
     let hold: H | undefined;
     const confirmed = (): unknown => (hold = begin());
     await this.#confirm(leaseMs, waitLimit, 1, confirmed, isShared);
@@ -491,9 +497,13 @@ export class Grant implements KeepableGrant, Due {
       exported();
     };
     const leaseFor = Math.max(leaseMs, this.restMs);
-    await this.#session.bounded(this.lock.name, 'not known to be exported', (waitLimit) =>
-      this.#confirm(leaseFor, waitLimit, 0, end, true),
-    );
+    try {
+      await this.#session.bounded(this.lock.name, 'not known to be exported', (waitLimit) =>
+        this.#confirm(leaseFor, waitLimit, 0, end, true),
+      );
+    } catch (error) {
+      throw this.loss ?? error; // the lease may have ended while there was no answer
+    }
     return isExported;
   }
 
@@ -724,8 +734,7 @@ export class Grant implements KeepableGrant, Due {
 
   /** Sends the release of this owner. */
   #giveUp(): Promise<boolean> {
-    const restMs = this.restMs;
-    return restMs > 0 ? this.lock.releaseIn(this.ownerId, restMs) : this.lock.release(this.ownerId);
+    return releaseAt(this.lock, this.ownerId, this.#takenUntilMs, this.#session.clock);
   }
 
   /** This owner, for the clean-up. */

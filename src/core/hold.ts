@@ -116,7 +116,7 @@ export class SingleHold implements OwnHold {
         ? this.#session.lockWatchdogTimeoutMs
         : parseLease(lease, 'lease', lockName);
     if (!transfer) throw notExportable(lockName, `it is one of a ${kind}`);
-    const where = await whereIs(this.#session, lockName, transfer);
+    const where = whereIs(this.#session, lockName, transfer);
     const refusal = this.#refusal('export');
     if (refusal) throw await inTurn(refusal);
     const isAlone = this.#grant.holdCount === 1;
@@ -133,8 +133,16 @@ export class SingleHold implements OwnHold {
           'its owner has other holds of the lock, which must be released first',
         )
       );
-    const { restMs } = this.#grant;
-    return exportedText({ kind, name: lockName, ownerId, restMs, ...where, ...transfer.terms });
+    const { restMs, isShared } = this.#grant;
+    const isDowngraded = isShared && !lock.isShared;
+    return exportedText({
+      kind: isDowngraded ? 'ReadLock' : kind,
+      name: lockName,
+      ownerId,
+      restMs,
+      ...(await where),
+      ...transfer.terms,
+    });
   }
 
   /** From now on this client does nothing with the lock. */
@@ -337,7 +345,10 @@ export class SingleHold implements OwnHold {
   /** Why it is no longer usable; undefined: it is held. */
   #refusal(what: string): Error | undefined {
     return (
-      this.#loss ?? (this.#isGivenUp ? releasedAlready(this.lockName, what) : this.#grant.loss)
+      this.#loss ??
+      (this.#isGivenUp
+        ? releasedAlready(this.lockName, what, this.#exported ? 'exported' : 'released')
+        : this.#grant.loss)
     );
   }
 }

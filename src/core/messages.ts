@@ -96,8 +96,12 @@ export function upgradeRefused(lockName: string): LockUpgradeError {
   );
 }
 
-export function releasedAlready(lockName: string, what: string): LockNotHeldError {
-  const message = `lock "${lockName}": cannot ${what} a hold that was released`;
+export function releasedAlready(
+  lockName: string,
+  what: string,
+  how: 'released' | 'exported' = 'released',
+): LockNotHeldError {
+  const message = `lock "${lockName}": cannot ${what} a hold that was ${how}`;
   return new LockNotHeldError(message, { lockName });
 }
 

@@ -2,7 +2,7 @@
 
 import type { HeldLock } from '../api/description.js';
 import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
-import { elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
+import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
 import type { LastAnswer, Seniority } from '../waiting/line.js';
 import type { Scope } from '../scopes/scope.js';
@@ -170,6 +170,17 @@ export interface Removable {
   release(ownerId: string): Promise<boolean>;
 }
 
+/** Gives up the lock, but keeps it taken until `untilMs` (monotonic). False if this owner does not hold it (any more). */
+export function releaseAt(
+  lock: Pick<GrantedLock, 'release' | 'releaseIn'>,
+  ownerId: string,
+  untilMs: number,
+  clock: Clock,
+): Promise<boolean> {
+  const restMs = Math.ceil(untilMs - clock.nowMs());
+  return restMs > 0 ? lock.releaseIn(ownerId, restMs) : lock.release(ownerId);
+}
+
 /** How a hold of a lock on one server passes to another process. */
 export interface Transfer {
   readonly terms: TransferTerms;
@@ -297,7 +308,7 @@ export interface KeyInTheWay {
 /** A key, and the connection to its server. */
 export interface KeyPlace {
   readonly key: string;
-  readonly connection: Pick<RedisClient, 'isReady' | 'place' | 'homeOf'>;
+  readonly connection: Pick<RedisClient, 'isReady' | 'place' | 'database' | 'homeOf'>;
 }
 
 /** An acquirable lock with all other operations of the public API. */
@@ -376,7 +387,11 @@ export interface LockRequest extends MemberTerms {
  * Whether the client may keep the lock after this hold. Not with a fixed lease, not if its own callers must wait too, and not as a member of a
  * MultiLock.
  */
-export function mayBeKept({ isWatched, atLeastMs, attemptMs }: LockRequest): boolean {
+export function mayBeKept({
+  isWatched,
+  atLeastMs,
+  attemptMs,
+}: Pick<LockRequest, 'isWatched' | 'atLeastMs' | 'attemptMs'>): boolean {
   return isWatched && atLeastMs === 0 && attemptMs === undefined;
 }
 

@@ -6,7 +6,6 @@ import {
   type Granted,
   type HandOverReply,
   isAcquired,
-  isKept,
   type KeepReply,
   type KeyPlace,
   type LockRequest,
@@ -181,7 +180,7 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
   }
 
   async releaseIn(ownerId: string, inMs: number): Promise<boolean> {
-    return isKept(await this.keep(ownerId, AS_IT_IS, inMs, 'always'));
+    return await whetherHeld(this, this.#change(ownerId, AS_IT_IS, inMs, 'always'));
   }
 
   /** Whether this owner holds permits: 1, or 0. */

@@ -158,6 +158,11 @@ export class RedisClient {
     return `${target.name} by ${sentinel}`;
   }
 
+  /** The number of the database on it. */
+  get database(): number {
+    return this.#way.database();
+  }
+
   /** Whether Sentinels name the server: a server that takes over may miss the latest writes. */
   get hasSentinels(): boolean {
     return this.#target.kind === 'sentinel';
@@ -178,7 +183,7 @@ export class RedisClient {
         mayConcernSome(error) ? Promise.resolve(undefined) : undefined;
       id = await limit.within(this.#commands.ask('info', ['server'], read, untold, node));
     }
-    return id === undefined ? undefined : `run_id ${id}, database ${this.#way.database()}`;
+    return id === undefined ? undefined : `run_id ${id}, database ${this.database}`;
   }
 
   whenReady(limit: WaitLimit): Promise<void> {

@@ -155,7 +155,7 @@ return token or isKept and 2 or 1
   },
   confirm: {
     name: 'confirm',
-    sha1: '9bc19bc6bdaed37d6499b9580e6794ec9054e7eb',
+    sha1: '90e2276c61e0a498e20a7c59d59a1ff282d9b689',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or releases
 -- a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends.
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
@@ -178,7 +178,9 @@ local owner, leaseMs, lease, channel = ARGV[1], tonumber(ARGV[2]), ARGV[2], ARGV
 local publish, grants, publishGrant, isRelease = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1'
 
 local count = redis.call('HGET', lock, owner)
-if not count then
+if not count and isRelease then
+  return 'deleted' -- the client asks how it was lost, as after any release
+elseif not count then
   -- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
   -- from giving up what it has. Any other error is raised.
   local function ours(...)
@@ -1044,8 +1046,8 @@ return 'kept'
   },
   releaseTo: {
     name: 'release-to',
-    sha1: '74515cbf669839829d37811f4507468b9f4b1126',
-    source: `-- Releases a lock to a successor: another caller of the same client, who waits for it. With a counter the successor gets a fencing token.
+    sha1: '1b37697e50ee985638dddc0141aba972408dd247',
+    source: `-- Releases a lock to a successor: another caller of the same client, who waits for it; or one that adopts the hold of another process. With a counter the successor gets a fencing token.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 -- A copy uses up a token; none is given twice.
 -- The key is never missing in between, so nobody else gets in.
@@ -1554,7 +1556,7 @@ return owners
   },
   weightedAdopt: {
     name: 'weighted-adopt',
-    sha1: '656b63b105a34b766385f74ea921dc4216a8de80',
+    sha1: '88a1e23429cc0abfc09172e6475b6b626b4868a3',
     source: `-- Passes what an owner has of a weighted lock to another owner, of another process. Its permits stay taken all the time.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 --
@@ -1601,7 +1603,8 @@ end
 -- Writes that change nothing first: these commands are known to be permitted then. What is new is written before the old goes.
 redis.call('ZREM', leases, '')
 redis.call('HDEL', lock, '')
-local endsAtMs = nowMs + leaseMs
+-- Not shorter on a repeat: the successor may have extended its lease since.
+local endsAtMs = math.max(nowMs + leaseMs, isRepeat and tonumber(redis.call('ZSCORE', leases, successor)) or 0)
 local lastEndMs = whole(math.max(endsAtMs, nowMs + redis.call('PTTL', lock)))
 redis.call('PEXPIREAT', leases, lastEndMs)
 redis.call('PEXPIREAT', lock, lastEndMs)
@@ -1715,7 +1718,7 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: '065ad71f2af5ddcb8fb15693d6536bb120ce2ce8',
+    sha1: 'fbb34e16f11ea5bb61e15acf4394274df1e34a7b',
     source: `-- Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
 -- an owner that keeps them, or of one that has released them and keeps others out until it ends. Then lets in waiters in the order of the line,
 -- until one does not fit. Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again
@@ -1936,6 +1939,16 @@ end
 for i = 1, #ends, 2 do
   firstEndMs = math.min(firstEndMs, tonumber(ends[i]))
   lastEndMs = math.max(lastEndMs, tonumber(ends[i]))
+end
+if newEndMs and shortens == '2' and not hasLine then
+  -- The keys must not outlast the holders.
+  lastEndMs = newEndMs
+  local last = redis.call('ZRANGE', leases, -2, -1, 'WITHSCORES')
+  for i = 1, #last, 2 do
+    if last[i] ~= owner then
+      lastEndMs = math.max(lastEndMs, tonumber(last[i + 1]))
+    end
+  end
 end
 local lookInMs = isMore and -3 or #given > 0 and -1 or -2
 if waiting then

@@ -221,7 +221,10 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   ];
 
   const count = redis.call('HGET', lock, owner);
-  if (!lua.truthy(count)) {
+  if (!lua.truthy(count) && lua.truthy(isRelease)) {
+    // the client asks how it was lost, as after any release
+    return 'deleted';
+  } else if (!lua.truthy(count)) {
     // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
     // from giving up what it has. Any other error is raised.
     function ours(...varargs: Value[]): Value {
@@ -1346,7 +1349,7 @@ function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/release-to.lua
 function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Releases a lock to a successor: another caller of the same client, who waits for it. With a counter the successor gets a fencing token.
+  // Releases a lock to a successor: another caller of the same client, who waits for it; or one that adopts the hold of another process. With a counter the successor gets a fencing token.
   // Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
   // A copy uses up a token; none is given twice.
   // The key is never missing in between, so nobody else gets in.
@@ -2021,7 +2024,14 @@ function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Writes that change nothing first: these commands are known to be permitted then. What is new is written before the old goes.
   redis.call('ZREM', leases, '');
   redis.call('HDEL', lock, '');
-  const endsAtMs = nowMs + lua.num(leaseMs);
+  // Not shorter on a repeat: the successor may have extended its lease since.
+  const endsAtMs = math.max(
+    nowMs + lua.num(leaseMs),
+    lua.or(
+      lua.and(isRepeat, () => tonumber(redis.call('ZSCORE', leases, successor))),
+      () => 0,
+    ),
+  );
   const lastEndMs = whole(math.max(endsAtMs, nowMs + lua.num(redis.call('PTTL', lock))));
   redis.call('PEXPIREAT', leases, lastEndMs);
   redis.call('PEXPIREAT', lock, lastEndMs);
@@ -2458,6 +2468,16 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   for (const i of lua.range(1, lua.length(ends), 2)) {
     firstEndMs = math.min(firstEndMs, tonumber(lua.get(ends, i)));
     lastEndMs = math.max(lastEndMs, tonumber(lua.get(ends, i)));
+  }
+  if (lua.truthy(newEndMs) && shortens === '2' && !lua.truthy(hasLine)) {
+    // The keys must not outlast the holders.
+    lastEndMs = newEndMs;
+    const last = redis.call('ZRANGE', leases, -2, -1, 'WITHSCORES');
+    for (const i of lua.range(1, lua.length(last), 2)) {
+      if (lua.get(last, i) !== owner) {
+        lastEndMs = math.max(lastEndMs, tonumber(lua.get(last, i + 1)));
+      }
+    }
   }
   let lookInMs: Value = lua.or(lua.truthy(isMore) ? -3 : lua.length(given) > 0 && -1, () => -2);
   if (lua.truthy(waiting)) {

@@ -17,7 +17,8 @@ export async function order(
   id: string,
   enqueue: (job: Job) => Promise<void>,
 ): Promise<boolean> {
-  const hold = await holdfast.getLock(`orders:${id}`).tryAcquire();
+  // If the export fails, the hold goes on here, and ends with this function. After the export there is nothing to release.
+  await using hold = await holdfast.getLock(`orders:${id}`).tryAcquire();
   if (!hold) return false;
   await enqueue({ order: id, hold: await hold.export({ lease: LONGEST_IN_QUEUE_MS }) });
   return true;

@@ -1,7 +1,7 @@
 // One master as its Redlock sees it: its part of the lock, its pending votes, and whether it can be asked now.
 
 import type { Cleanup } from '../../core/cleanup.js';
-import { type AcquireReply, isAcquired, type KeepReply } from '../../core/protocol.js';
+import { type AcquireReply, isAcquired, type KeepReply, releaseAt } from '../../core/protocol.js';
 import type { RedisClient } from '../../redis/client.js';
 import { describe } from '../../redis/failure.js';
 import { scripts } from '../../redis/scripts.generated.js';
@@ -121,11 +121,9 @@ export class Master {
    */
   release(ownerId: string, inMs = 0): Promise<boolean> {
     const vote = this.#votes.get(ownerId);
-    const freeAtMs = this.connection.surroundings.clock.nowMs() + inMs;
-    const send = (): Promise<boolean> => {
-      const restMs = Math.ceil(freeAtMs - this.connection.surroundings.clock.nowMs());
-      return restMs > 0 ? this.lock.releaseIn(ownerId, restMs) : this.lock.release(ownerId);
-    };
+    const { clock } = this.connection.surroundings;
+    const freeAtMs = clock.nowMs() + inMs;
+    const send = (): Promise<boolean> => releaseAt(this.lock, ownerId, freeAtMs, clock);
     const removable = { id: this.lock.id, release: send };
     const releasing = send();
     // The client of this master may be closing at the same time as that of the Redlock.

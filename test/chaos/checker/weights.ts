@@ -125,15 +125,25 @@ export function leakedPermits({ plan, history }: Evidence): Violation[] {
     });
 }
 
+/** Another server process, with another run_id, has the locks from then on. */
+const CHANGES_SERVER = /^(restart a server|a replica takes over)/;
+
 /** The error that a caller got about its request is true. */
 export function isRightlyRefused(evidence: Evidence, section: Section): boolean {
-  const { failure, half, permits, calledAt, endedAt = Infinity, locks } = section;
+  const { failure, how, half, permits, calledAt, endedAt = Infinity, locks } = section;
   const [lock] = locks;
   if (failure?.code === 'LOCK_UPGRADE') {
     const around = evidence.history.around(section);
     return half === 'write' && around.some((each) => each.half === 'read');
   }
-  if (failure?.code !== 'INVALID_OPTION' || permits === undefined) return false;
+  if (failure?.code !== 'INVALID_OPTION') return false;
+  // Two clients know a server by different addresses. When it has restarted, they cannot tell that it is the same one.
+  if (
+    how === 'adopt' &&
+    evidence.faults.some(({ from, nemesis }) => from <= endedAt && CHANGES_SERVER.test(nemesis))
+  )
+    return true;
+  if (permits === undefined) return false;
   const capacities = new Capacities(evidence);
   if (capacities.possible(lock!, calledAt, endedAt).some((most) => most < permits)) return true;
   // While the semaphore is in use, the server may have forgotten that another number than the declared one was set.

@@ -1,15 +1,19 @@
 // A hold that passes to another process: `hold.export()` and `holdfast.adopt()`.
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import {
   type Hold,
   type Holdfast,
+  type Lock,
   LockExportedError,
+  LockAbortedError,
   LockLostError,
   LockNotHeldError,
+  LockUpgradeError,
   OptionError,
   type PermitHold,
 } from '../../../src/index.js';
 import { LockKeys } from '../../../src/redis/keys.js';
+import { scripts } from '../../../src/redis/scripts.generated.js';
 import {
   connectedClient,
   eventsOf,
@@ -40,6 +44,11 @@ beforeEach(async () => {
 afterEach(async () => {
   await Promise.all([client.close(), other.close()]);
 });
+
+function halvesOf(holdfast: Holdfast): { readLock: Lock; writeLock: Lock } {
+  const lock = holdfast.getReadWriteLock(name);
+  return { readLock: lock.readLock(), writeLock: lock.writeLock() };
+}
 
 /** Whether a third caller gets the lock now. */
 type IsFree = () => Promise<boolean>;
@@ -140,7 +149,9 @@ describe.each(KINDS)('a hold of a %s', (kindName, kindOf) => {
     expect(hold.remaining()).toBe(0);
     expect(client.held()).toEqual([]);
     expect(released).toHaveLength(1);
-    expect(await rejectionOf(hold.extend(1_000))).toBeInstanceOf(LockNotHeldError);
+    const refusal = await rejectionOf(hold.extend(1_000));
+    expect(refusal).toBeInstanceOf(LockNotHeldError);
+    expect((refusal as Error).message).toContain('cannot extend a hold that was exported');
     expect(await rejectionOf(hold.export())).toBeInstanceOf(LockNotHeldError);
     await (await other.adopt(text)).release();
     expect(losses).toEqual([]);
@@ -246,6 +257,47 @@ it('lockAtLeastFor goes on with the hold', async () => {
   await next.release();
 });
 
+it('lockAtLeastFor goes on though the adoption failed', async () => {
+  const hold = await client.getLock(name).acquire({ lockAtLeastFor: WATCHDOG_MS });
+  const text = await hold.export();
+  const aborter = new AbortController();
+  const adopting = other.adopt(text, { signal: aborter.signal });
+  aborter.abort(); // the command is sent
+  expect(await rejectionOf(adopting)).toBeInstanceOf(LockAbortedError);
+  // By this answer the clean-up has run.
+  expect(await rejectionOf(other.adopt(text))).toBeInstanceOf(LockLostError);
+  expect(await client.getLock(name).tryAcquire()).toBeUndefined();
+  await redis.del(name);
+});
+
+it('a write lock that was downgraded passes as a read lock', async () => {
+  const { readLock, writeLock } = halvesOf(client);
+  let reader: Hold | undefined;
+  await writeLock.withLock(async () => {
+    reader = await readLock.acquire();
+  });
+  const text = await reader!.export();
+  const beside = await halvesOf(client).readLock.acquire();
+  const adopted = await other.adopt(text);
+  expect(other.held()).toMatchObject([{ kind: 'ReadLock' }]);
+  const upgrade = adopted.run(() => halvesOf(other).writeLock.withLock(() => undefined));
+  expect(await rejectionOf(upgrade)).toBeInstanceOf(LockUpgradeError);
+  expect(beside.remaining()).toBeGreaterThan(0);
+  await Promise.all([beside.release(), adopted.release()]);
+});
+
+it('a late copy of an adoption of permits does not shorten the lease', async () => {
+  const hold = await client.getSemaphore(name, { permits: 1 }).acquire();
+  const adopted = await other.adopt(await hold.export(), { lease: 1_000 });
+  await adopted.extend(WATCHDOG_MS);
+  const { lock, leases, forcedOwners } = new LockKeys(name);
+  const args = [lock, leases, forcedOwners, hold.ownerId, adopted.ownerId, 1_000];
+  expect(await redis.eval(scripts.weightedAdopt.source, 3, ...args)).toBe('done');
+  const endsAtMs = Number(await redis.zscore(leases, adopted.ownerId));
+  expect(endsAtMs - Date.now()).toBeGreaterThan(WATCHDOG_MS / 2);
+  await adopted.release();
+});
+
 describe('export() is refused', () => {
   it('while the owner has other holds of the lock', async () => {
     const lock = client.getLock(name);
@@ -283,6 +335,16 @@ describe('export() is refused', () => {
     await hold.release();
   });
 
+  it('with the loss, if the lease ended before Redis answered', async () => {
+    await using proxy = await startSharedProxy();
+    const far = await connectedClient({ redis: proxy.url, commandTimeout: 3_000 });
+    const hold = await far.getLock(name).acquire({ lease: 500 });
+    proxy.blackhole();
+    expect(await rejectionOf(hold.export())).toBeInstanceOf(LockLostError);
+    proxy.heal('drop');
+    await far.close();
+  });
+
   it('after a loss, with that loss', async () => {
     const hold = await client.getLock(name).acquire();
     await redis.del(name);
@@ -303,6 +365,27 @@ describe('adopt() is refused', () => {
     const error = await rejectionOf(other.adopt(text!));
     expect(error).toBeInstanceOf(OptionError);
     expect((error as Error).message).toContain('the hold to adopt is');
+  });
+
+  it('for a text that was changed, and the message shows no text that can be adopted', async () => {
+    const text = await (await client.getLock(name).acquire()).export();
+    const error = await rejectionOf(other.adopt(` ${text}`));
+    expect(error).toBeInstanceOf(OptionError);
+    expect((error as Error).message).toContain("' holdfast-hold-1:");
+    expect((error as Error).message).not.toContain(text.slice(-20));
+    await (await other.adopt(text)).release();
+  });
+
+  it('for a hold of another database of the same server', async () => {
+    const text = await (await client.getLock(name).acquire()).export();
+    const url = new URL(inject('redisUrl'));
+    url.pathname = '/3';
+    const elsewhere = await connectedClient({ redis: url.href });
+    const error = await rejectionOf(elsewhere.adopt(text));
+    expect(error).toBeInstanceOf(OptionError);
+    expect((error as Error).message).toContain('/3, which does not have that hold');
+    await elsewhere.close();
+    await (await other.adopt(text)).release();
   });
 
   it('for a hold of another key prefix', async () => {

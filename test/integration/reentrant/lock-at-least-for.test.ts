@@ -106,6 +106,57 @@ it('a nested acquisition of a kept lock ends its keeping', async () => {
   expect(await theirs.tryAcquire()).toBeUndefined();
 });
 
+it('a MultiLock whose member is kept keeps it taken for so long, too', async () => {
+  const kept = client.getLock(lock.name, { keep: 100_000 });
+  await eventually(async () => {
+    await (await kept.acquire()).release();
+    expect(client.stats().kept).toBe(1);
+  });
+  const second = client.getLock(uniqueName());
+  const both = client.getMultiLock(kept, second);
+  await kept.withLock(() => both.withLock({ lockAtLeastFor: AT_LEAST_MS }, () => undefined));
+  expect(client.stats().kept).toBe(0);
+  expect(await kept.tryAcquire()).toBeUndefined();
+  expect(await theirs.tryAcquire()).toBeUndefined();
+  await redis.del(second.name);
+});
+
+it.each(['lock', 'write lock'])(
+  'a %s that was forced away is lost to that, as the release finds',
+  async (kind) => {
+    const [mine, other] = [client, rival].map((each) =>
+      kind === 'lock' ? each.getLock(lock.name) : each.getReadWriteLock(lock.name).writeLock(),
+    );
+    const hold = await mine!.acquire({ lockAtLeastFor: AT_LEAST_MS });
+    await other!.forceUnlock();
+    expect(await rejectionOf(hold.release())).toMatchObject({
+      code: 'LOCK_LOST',
+      lossReason: 'forced',
+    });
+  },
+);
+
+it('a write lock that is downgraded lets readers in at once, and keeps writers out', async () => {
+  const halves = client.getReadWriteLock(lock.name);
+  const theirHalves = rival.getReadWriteLock(lock.name);
+  await client.run(async () => {
+    const writer = await halves.writeLock().acquire({ lockAtLeastFor: AT_LEAST_MS });
+    const reader = await halves.readLock().acquire();
+    await writer.release();
+    await (await theirHalves.readLock().acquire({ wait: 5_000 })).release();
+    await reader.release();
+  });
+  expect(await theirHalves.writeLock().tryAcquire()).toBeUndefined();
+});
+
+it('permits leave no keys behind when the time is over', async () => {
+  const semaphore = client.getSemaphore(lock.name, { permits: 3 });
+  await semaphore.withPermits({ lockAtLeastFor: 300 }, () => undefined);
+  await eventually(async () => {
+    expect(await redis.exists(lock.name)).toBe(0);
+  });
+});
+
 it('permits stay taken for so long, too', async () => {
   const semaphore = client.getSemaphore(lock.name, { permits: 3 });
   await semaphore.withPermits({ permits: 2, lockAtLeastFor: AT_LEAST_MS }, () => undefined);
