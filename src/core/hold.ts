@@ -116,7 +116,7 @@ export class SingleHold implements OwnHold {
         ? this.#session.lockWatchdogTimeoutMs
         : parseLease(lease, 'lease', lockName);
     if (!transfer) throw notExportable(lockName, `it is one of a ${kind}`);
-    const where = whereIs(this.#session, lockName, transfer);
+    const where = await whereIs(this.#session, lockName, transfer);
     const refusal = this.#refusal('export');
     if (refusal) throw await inTurn(refusal);
     const isAlone = this.#grant.holdCount === 1;
@@ -140,7 +140,7 @@ export class SingleHold implements OwnHold {
       name: lockName,
       ownerId,
       restMs,
-      ...(await where),
+      ...where,
       ...transfer.terms,
     });
   }

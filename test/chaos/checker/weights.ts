@@ -35,7 +35,9 @@ export function tooManyHolders(evidence: Evidence): Violation[] {
       );
       const sections = certain.map((each) => each.section);
       const held = sections.reduce((sum, { permits = 1 }) => sum + permits, 0);
-      const lastCalledAt = Math.max(...sections.map(({ calledAt }) => calledAt));
+      // Who adopts permits has them from somebody who was let in earlier.
+      const letIn = sections.filter(({ how }) => how !== 'adopt');
+      const lastCalledAt = Math.max(...letIn.map(({ calledAt }) => calledAt));
       const most = Math.max(...capacities.possible(lock, lastCalledAt, at));
       if (held <= most) return [];
       const ids = sections.map(({ id, permits = 1 }) => `${id} (${permits})`).join(', ');
