@@ -1,7 +1,7 @@
 // holdfast/cron: each process has the schedule, and of all processes one runs each tick.
 
 import { type Hold, type Holdfast, type Lock, LockTimeoutError, OptionError } from '../index.js';
-import { invalid, isWholeNumber } from '../api/options.js';
+import { invalid, isWholeNumber, parseOptions } from '../api/options.js';
 
 /**
  * Options of `onePerTick()`; times in milliseconds. At least one of `tick` and `lockAtLeastFor` must be given.
@@ -34,8 +34,8 @@ export interface TickOptions<
    * times for one tick. It needs `tick`, and a `wait` longer than a run takes and a lease lasts. Default: false, a tick is run at most once.
    */
   takeOver?: boolean | undefined;
-  /** Called when this process does not run a tick. Default: nothing happens. */
-  onSkip?: ((tick: Tick) => void) | undefined;
+  /** Called, and awaited, when this process does not run a tick. Default: nothing happens. */
+  onSkip?: ((tick: Tick) => unknown) | undefined;
 }
 
 /**
@@ -48,7 +48,7 @@ export interface TickCoordinator {
   shouldRun(key: string, ttlMs: number): Promise<boolean>;
 }
 
-const KNOWN_OPTIONS = ['tick', 'lockAtLeastFor', 'wait', 'takeOver', 'onSkip'];
+const KNOWN_OPTIONS = ['tick', 'lockAtLeastFor', 'wait', 'takeOver', 'onSkip'] as const;
 
 /** For how long a tick stays taken that its scheduler names: longer than clocks differ, and than a process lags behind. */
 const TAKEN_MS = 3_600_000;
@@ -112,7 +112,7 @@ export function onePerTick<
   };
   return async (...args) => {
     const due = tick?.(...args) as Tick;
-    if (!(await attempt(due))) onSkip?.(due);
+    if (!(await attempt(due))) await onSkip?.(due);
   };
 }
 
@@ -181,11 +181,7 @@ function parse<Args extends unknown[], Tick extends Date | string | undefined>(
   name: string,
   options: TickOptions<Args, Tick>,
 ): TickOptions<Args, Tick> & { lockAtLeastFor: number; wait: number } {
-  const unknown = Object.keys(options).find((key) => !KNOWN_OPTIONS.includes(key));
-  if (unknown !== undefined) {
-    const known = KNOWN_OPTIONS.join(', ');
-    throw refused(name, `onePerTick() has no option "${unknown}"; known are: ${known}`);
-  }
+  parseOptions('the options of onePerTick()', options, KNOWN_OPTIONS, name);
   const { tick, onSkip } = options;
   for (const [what, fn] of Object.entries<unknown>({ tick, onSkip })) {
     if (fn !== undefined && typeof fn !== 'function') throw invalid(what, fn, 'a function', name);

@@ -1,5 +1,6 @@
 // holdfast/fastify: a plugin that brings a client into an app, and runs the handlers of routes under locks.
 
+import { once } from 'node:events';
 import { finished } from 'node:stream';
 import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify';
 import fastifyPlugin from 'fastify-plugin';
@@ -34,22 +35,36 @@ declare module 'fastify' {
 }
 
 /**
- * Options of the plugin: those of a new client, which the plugin closes with the app, or a client, which stays yours. `wait`, in milliseconds, is
- * 5,000 by default: how long a request waits for its lock, unless its route says otherwise.
+ * What the plugin needs besides a client; times in milliseconds.
  *
  * @group Fastify
  */
-export type FastifyHoldfastOptions =
-  | (HoldfastOptions & {
-      /** None: the plugin makes a client. */
-      client?: undefined;
-    })
-  | {
-      /** A client that is there already. The plugin does not close it. */
-      client: Holdfast;
-      /** How long a request waits for its lock, in milliseconds, unless its route says otherwise. Default: 5,000. */
-      wait?: number | undefined;
-    };
+export interface FastifyHoldfastSettings {
+  /** How long a request waits for its lock, unless its route says otherwise. Default: 5,000. */
+  wait?: number | undefined;
+  /**
+   * When the app closes: how long the plugin waits for handlers that still run under their locks though the server has ended their requests:
+   * those whose clients have gone. Default: 10,000; 0 to 2^31-1.
+   */
+  drainTimeout?: number | undefined;
+}
+
+/**
+ * Options of the plugin: those of a new client, which the plugin closes with the app, or a client, which stays yours; and those of the plugin.
+ *
+ * @group Fastify
+ */
+export type FastifyHoldfastOptions = FastifyHoldfastSettings &
+  (
+    | (HoldfastOptions & {
+        /** None: the plugin makes a client. */
+        client?: undefined;
+      })
+    | {
+        /** A client that is there already. The plugin does not close it. */
+        client: Holdfast;
+      }
+  );
 
 /**
  * The lock of a route, given as `config: { lock: … }`; times in milliseconds.
@@ -105,14 +120,23 @@ const fastifyHoldfast: FastifyPluginAsync<FastifyHoldfastOptions> = fastifyPlugi
 export default fastifyHoldfast;
 
 function install(app: FastifyInstance, options: FastifyHoldfastOptions): void {
-  const { client, wait = 5_000, ...others } = options;
+  if (app.hasDecorator('holdfast'))
+    throw new OptionError(
+      'holdfast/fastify is registered already, here or around: use its app.holdfast, or make a second client by new Holdfast()',
+    );
+  const { client, wait = 5_000, drainTimeout = 10_000, ...others } = options;
   if (client !== undefined) checkClient(client, others);
+  checkWait('holdfast/fastify: wait', wait);
+  if (!isWholeNumber(drainTimeout, 0, 2 ** 31 - 1)) {
+    const right = 'a whole number of milliseconds from 0 to 2^31-1';
+    throw invalid('holdfast/fastify: drainTimeout', drainTimeout, right);
+  }
+  app.decorateRequest('hold', null);
   const holdfast = client ?? new Holdfast({ ...(others as HoldfastOptions), wait });
   const locks = new WeakSet<object>();
   const running = new Set<Promise<unknown>>();
 
   app.decorate('holdfast', holdfast);
-  app.decorateRequest('hold', null);
   app.addHook('onRoute', (route) => {
     const label = `${String(route.method)} ${route.url}`;
     if ('lock' in route) throw new OptionError(`route ${label}: "lock" belongs into "config"`);
@@ -122,6 +146,10 @@ function install(app: FastifyInstance, options: FastifyHoldfastOptions): void {
     route.config = { ...route.config, lock };
     const { handler } = route;
     route.handler = async function (request, reply) {
+      if (!('routeOptions' in request))
+        throw new OptionError(
+          `route ${label}: register holdfast after the plugin that calls its handler with other arguments`,
+        );
       const answer = underLock(holdfast, lock, request, reply, () =>
         handler.call(this, request, reply),
       );
@@ -142,7 +170,8 @@ function install(app: FastifyInstance, options: FastifyHoldfastOptions): void {
   });
   // The server has ended its requests by now. A handler whose client has gone may still be at work.
   app.addHook('onClose', async () => {
-    await Promise.allSettled(running);
+    const limit = once(AbortSignal.timeout(drainTimeout), 'abort');
+    await Promise.race([Promise.allSettled(running), limit]);
     if (client === undefined) await holdfast.close();
   });
 }
@@ -154,7 +183,6 @@ async function underLock(
   reply: FastifyReply,
   handle: () => unknown,
 ): Promise<unknown> {
-  const lock = holdfast.getLock(typeof name === 'string' ? name : name(request));
   const gone = new AbortController(); // a client that has gone need not wait
   finished(reply.raw, () => {
     gone.abort();
@@ -162,6 +190,7 @@ async function underLock(
   const label = `${request.method} ${request.routeOptions.url ?? ''}`;
   const progress = { hasBegun: false, isDone: false };
   try {
+    const lock = holdfast.getLock(typeof name === 'string' ? name : name(request));
     return await lock.withLock({ ...options, label, signal: gone.signal }, async (hold) => {
       progress.hasBegun = true;
       request.hold = hold;
@@ -186,18 +215,22 @@ async function answerOf(handle: () => unknown, reply: FastifyReply): Promise<unk
   const hijack = reply.hijack.bind(reply);
   const then = reply.then.bind(reply);
   let isSent = false as boolean;
+  let isTimedOut = false as boolean;
   const ended = new Promise<void>((resolve) => {
     reply.send = (payload) => {
+      // By its `handlerTimeout`, Fastify answers itself, and the handler works on.
+      isTimedOut ||= isHandlerTimeout(payload);
+      if (isHandlerTimeout(payload)) return send(payload);
       isSent = true;
-      if (!isStream(payload) || reply.raw.destroyed) resolve();
+      if (!isStream(payload) || reply.raw.destroyed || isTimedOut) resolve();
       return send(payload);
     };
     reply.hijack = () => {
-      if (reply.raw.destroyed) resolve();
+      if (reply.raw.destroyed || isTimedOut) resolve();
       return hijack();
     };
     finished(reply.raw, () => {
-      if (isSent || reply.sent) resolve();
+      if (!isTimedOut && (isSent || reply.sent)) resolve();
     });
   });
   // `await reply` would also end when the client has gone.
@@ -209,14 +242,21 @@ async function answerOf(handle: () => unknown, reply: FastifyReply): Promise<unk
   const returned = handle();
   const answer: unknown = await Promise.resolve(returned === undefined ? ended : returned);
   if (isStream(answer)) void reply.send(answer);
-  if (isSent || reply.sent) await ended;
+  if (!isTimedOut && (isSent || reply.sent)) await ended;
   return isStream(answer) ? undefined : answer;
 }
 
 /** Whether Fastify goes on sending it after `reply.send()` has returned. */
 function isStream(payload: unknown): boolean {
   if (typeof payload !== 'object' || payload === null) return false;
-  return 'pipe' in payload || 'getReader' in payload || payload instanceof Response;
+  const { pipe, getReader } = payload as { pipe?: unknown; getReader?: unknown };
+  return (
+    [pipe, getReader].some((each) => typeof each === 'function') || payload instanceof Response
+  );
+}
+
+function isHandlerTimeout(payload: unknown): boolean {
+  return (payload as { code?: unknown } | null | undefined)?.code === 'FST_ERR_HANDLER_TIMEOUT';
 }
 
 /** What the sender of the request may know: no addresses, and no owners. They are in its cause, for the log. */
@@ -254,6 +294,11 @@ function checkClient(client: Partial<Holdfast>, others: object): void {
     throw invalid('holdfast/fastify: client', client, 'a Holdfast');
 }
 
+function checkWait(what: string, wait: unknown): void {
+  if (!(typeof wait === 'number' && wait >= 0))
+    throw invalid(what, wait, 'a number of milliseconds of at least 0');
+}
+
 function parseLock(given: RouteLock | null, defaultWait: number, where: string): RouteLock {
   if (typeof given !== 'object' || given === null)
     throw invalid(where, given, 'an object with a name');
@@ -263,8 +308,7 @@ function parseLock(given: RouteLock | null, defaultWait: number, where: string):
   const { name, wait = defaultWait, lease, lockAtLeastFor, busyStatus } = given;
   if ((typeof name !== 'string' || name === '') && typeof name !== 'function')
     throw invalid(`${where}.name`, name, 'a string of at least one character, or a function');
-  if (!(typeof wait === 'number' && wait >= 0))
-    throw invalid(`${where}.wait`, wait, 'a number of milliseconds of at least 0');
+  checkWait(`${where}.wait`, wait);
   if (lease !== undefined && !isWholeNumber(lease, 1))
     throw invalid(`${where}.lease`, lease, 'a whole number of milliseconds of at least 1');
   if (lockAtLeastFor !== undefined && !isWholeNumber(lockAtLeastFor, 0)) {

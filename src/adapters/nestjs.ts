@@ -10,6 +10,7 @@ import {
   type InjectionToken,
   type ModuleMetadata,
   type OnApplicationShutdown,
+  StreamableFile,
 } from '@nestjs/common';
 import { ModuleRef, ModulesContainer } from '@nestjs/core';
 import {
@@ -23,7 +24,7 @@ import {
   type PingOptions,
   UnavailableError,
 } from '../index.js';
-import { invalid, isWholeNumber, shown } from '../api/options.js';
+import { invalid, isWholeNumber, parseOptions, parseRequest, shown } from '../api/options.js';
 
 /**
  * What `HoldfastModule` needs besides the options of its client.
@@ -181,8 +182,8 @@ export type LockDecoratorOptions = AcquireOptions & {
  *
  * @param name - text in which `{0}` stands for the first argument, `{1.id}` for a property of the second, and `{id}` is short for
  *   `{0.id}`; a doubled brace is a literal one. Or a function that makes the name of the arguments
- * @throws OptionError an option is not usable; thrown by a call: the name has a value that is missing or no text, or the instance has no
- *   client
+ * @throws OptionError the name or an option is not usable; thrown by a call: the name has a value that is missing or no text, the instance
+ *   has no client, or the method resolved to an Observable or a StreamableFile, whose work would begin when the lock is released
  * @example
  * ```ts
  * @Lock('orders:{id}', { wait: 2_000 })
@@ -208,7 +209,19 @@ export function Lock(
       throw new OptionError(
         `@Lock must stand on a method of instances, compiled with "experimentalDecorators": ${String(property)} is none`,
       );
-    const { client, fair = false, onBusy = 'throw', ...given } = options;
+    if (typeof name !== 'function' && (typeof name !== 'string' || name === ''))
+      throw invalid(
+        `@Lock of ${label}: the name`,
+        name,
+        'a string of at least one character, or a function',
+      );
+    const what = `the options of @Lock of ${label}`;
+    const {
+      client,
+      fair = false,
+      onBusy = 'throw',
+      ...others
+    } = parseOptions(what, options, KNOWN_OPTIONS) as LockDecoratorOptions;
     if (typeof fair !== 'boolean') throw invalid(`@Lock of ${label}: fair`, fair, 'true or false');
     if (onBusy !== 'throw' && onBusy !== 'skip' && typeof onBusy !== 'function')
       throw invalid(`@Lock of ${label}: onBusy`, onBusy, "'throw', 'skip' or a function");
@@ -217,11 +230,12 @@ export function Lock(
       isFair: fair,
       onBusy,
       acquire: {
-        ...given,
-        wait: given.wait ?? (onBusy === 'throw' ? undefined : 0),
-        label: given.label ?? label,
+        ...others,
+        wait: others.wait ?? (onBusy === 'throw' ? undefined : 0),
+        label: others.label ?? label,
       },
     };
+    parseRequest(typeof name === 'string' ? name : label, settings.acquire, 0);
     const slot = methodsOf(client);
     // Nest then sets it in every instance that it makes: each has the client of its own app.
     Inject(slot)(target, slot);
@@ -247,6 +261,17 @@ export function currentHold(): Hold | undefined {
   return holds.getStore();
 }
 
+const KNOWN_OPTIONS = [
+  'wait',
+  'lease',
+  'lockAtLeastFor',
+  'signal',
+  'label',
+  'client',
+  'fair',
+  'onBusy',
+] as const;
+
 const holds = new AsyncLocalStorage<Hold>();
 
 /** Both the token of a client's {@link LockedMethods} and their property; Nest's error shows it if the module is missing. */
@@ -261,7 +286,15 @@ function noMethods(label: string): never {
   );
 }
 
-/** What `@Lock` was given, checked; what concerns the acquisition is checked by it. */
+/** An Observable or a StreamableFile: what it stands for happens when Nest reads it. */
+function isDeferred(result: unknown): boolean {
+  return (
+    result instanceof StreamableFile ||
+    typeof (result as { subscribe?: unknown } | null | undefined)?.subscribe === 'function'
+  );
+}
+
+/** What `@Lock` was given, checked. */
 interface MethodSettings {
   readonly nameOf: (...args: unknown[]) => string;
   readonly isFair: boolean;
@@ -290,10 +323,15 @@ class LockedMethods implements BeforeApplicationShutdown, OnApplicationShutdown 
     const progress = { hasBegun: false };
     let leave = acquire.wait === 0 ? this.#enter() : undefined;
     try {
-      return await lock.withLock(acquire, (hold) => {
+      return await lock.withLock(acquire, async (hold) => {
         progress.hasBegun = true;
         leave ??= this.#enter();
-        return holds.run(hold, method);
+        const result = await holds.run(hold, method);
+        if (isDeferred(result))
+          throw new OptionError(
+            `@Lock of ${acquire.label}: the method resolved to ${shown(result)}, whose work would begin after the release of the lock`,
+          );
+        return result;
       });
     } catch (error) {
       if (progress.hasBegun || onBusy === 'throw' || !(error instanceof LockTimeoutError))

@@ -103,7 +103,8 @@ describe('bad input is one line, and another exit code than 0', () => {
     expectOneLine(ended, 'ECONNREFUSED 127.0.0.1:1');
     expect(ended.err).not.toContain('s3cret');
     expect(ended.code).toBe(69);
-    expect((await holdfast('doctor', '--url', 'redis://127.0.0.1:1')).code).toBe(69);
+    for (const command of [['doctor'], ['show', name]])
+      expect((await holdfast(...command, '--url', 'redis://127.0.0.1:1')).code).toBe(69);
     const run = await holdfast('run', name, '--url', 'redis://127.0.0.1:1', '--', 'true');
     expect(run.code).toBe(69);
   });

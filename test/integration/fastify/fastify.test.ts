@@ -120,7 +120,12 @@ describe('a route with a lock', () => {
     const redis = new MemoryRedis();
     await app.register(fastifyHoldfast, { redis });
     app.holdfast.on('error', () => undefined);
-    app.post('/report', { config: { lock: { name: 'report', wait: 50 } } }, () => 'sent');
+    let calls = 0;
+    app.post(
+      '/report',
+      { config: { lock: { name: 'report', wait: 50 } } },
+      () => `sent ${++calls}`,
+    );
     redis.down();
     const answer = await app.inject({ method: 'POST', url: '/report' });
     expect(answer.statusCode).toBe(503);
@@ -129,6 +134,7 @@ describe('a route with a lock', () => {
       code: 'REDIS_UNAVAILABLE',
       message: 'the lock is not available',
     });
+    expect(calls).toBe(0);
     redis.up();
     await expect
       .poll(async () => (await app.inject({ method: 'POST', url: '/report' })).statusCode)
@@ -324,6 +330,25 @@ describe('a handler under a lock that answers by reply.send()', () => {
     },
   );
 
+  it.each(['callback', 'reply'])(
+    'keeps the lock until then also if Fastify has answered by its handlerTimeout (%s)',
+    async (how) => {
+      const app = Fastify({ handlerTimeout: 50 });
+      apps.push(app);
+      await app.register(fastifyHoldfast, { redis: new MemoryRedis() });
+      const goOn = signal();
+      app.get('/report', { config: { lock: { name: 'report' } } }, (_request, reply) => {
+        void goOn.happened.then(() => reply.send('nobody reads this'));
+        return how === 'reply' ? reply : undefined;
+      });
+      expect((await app.inject('/report')).statusCode).toBe(503);
+      await sleep(20);
+      expect(app.holdfast.held()).toHaveLength(1);
+      goOn.now();
+      await expect.poll(() => app.holdfast.held()).toEqual([]);
+    },
+  );
+
   it('keeps the lock until a stream has been read', async () => {
     const app = Fastify();
     apps.push(app);
@@ -437,6 +462,22 @@ describe('closing the app', () => {
     expect(ends).toEqual([false]);
   });
 
+  it('takes the lock from a handler that has not answered within drainTimeout', async () => {
+    const app = Fastify();
+    await app.register(fastifyHoldfast, { redis: new MemoryRedis(), drainTimeout: 50 });
+    const begun = signal();
+    let held: FastifyRequest['hold'] | undefined;
+    app.post('/never', { config: { lock: { name: 'never' } } }, ({ hold }) => {
+      held = hold;
+      begun.now();
+    });
+    const hangUp = sendAndHangUp(`${await listening(app)}/never`);
+    await begun.happened;
+    hangUp();
+    await app.close();
+    expect(held?.signal.reason).toMatchObject({ lossReason: 'closed' });
+  });
+
   it('leaves a client that it was given open', async () => {
     await using client = newClient({ redis: new MemoryRedis() });
     const app = Fastify();
@@ -500,10 +541,57 @@ describe('mistakes', () => {
       'client is an object: it must be a Holdfast', // and no password
     ],
     [{ redis: 'redis://localhost', waits: 1 }, 'the options of new Holdfast() have no "waits"'],
+    [{ redis: 'redis://localhost', wait: -5 }, 'holdfast/fastify: wait is -5: it must be a number'],
+    [{ redis: 'redis://localhost', drainTimeout: -1 }, 'drainTimeout is -1: it must be a whole'],
   ])('in the options of the plugin are refused: %o', async (options, message) => {
     const app = Fastify();
     const registered = app.register(fastifyHoldfast, options as { client: Holdfast });
     await expect(Promise.resolve(registered)).rejects.toThrow(message);
+  });
+
+  it('in a second registration are refused, and leave no client behind', async () => {
+    await using client = newClient({ redis: redis() });
+    const app = Fastify();
+    apps.push(app);
+    await app.register(fastifyHoldfast, { client });
+    const again = app.register(fastifyHoldfast, { client });
+    await expect(Promise.resolve(again)).rejects.toThrow('holdfast/fastify is registered already');
+  });
+
+  it('in the name that a function makes are answered by 500, with the reason in the cause', async () => {
+    const errors: unknown[] = [];
+    const app = Fastify();
+    apps.push(app);
+    await app.register(fastifyHoldfast, { redis: redis() });
+    app.setErrorHandler((error: Error, _request, reply) => {
+      errors.push(error.cause);
+      void reply.send(error);
+    });
+    const lock: RouteLock = { name: () => 'x'.repeat(2_000) };
+    app.get('/', { config: { lock } }, () => 'here');
+    const answer = await app.inject('/');
+    expect(answer.json()).toMatchObject({ statusCode: 500, message: 'the lock cannot be used' });
+    expect(errors).toEqual([expect.any(OptionError)]);
+  });
+
+  it('in the order of plugins are told: another one calls the handler with other arguments', async () => {
+    const app = Fastify();
+    apps.push(app);
+    await app.register(fastifyHoldfast, { redis: redis() });
+    app.addHook('onRoute', (route) => {
+      const { handler } = route;
+      // As @fastify/websocket does.
+      route.handler = async function (request) {
+        await handler.call(this, {} as FastifyRequest, request as never);
+      };
+    });
+    app.get('/', { config: { lock: { name: 'report' } } }, () => 'here');
+    const answer = await app.inject('/');
+    expect(answer.json()).toMatchObject({
+      statusCode: 500,
+      message:
+        'route GET /: register holdfast after the plugin that calls its handler with other arguments',
+    });
   });
 
   it('in the options beside a client are refused', async () => {

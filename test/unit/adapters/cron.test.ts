@@ -179,6 +179,13 @@ describe('a tick that the scheduler names', () => {
     expect(skips.mock.calls).toEqual([['3:00']]);
   });
 
+  it('waits for what is called when it is skipped, and fails with it', async () => {
+    const onSkip = (): Promise<void> => Promise.reject(new Error('not told'));
+    const onTick = onePerTick(newClient(), 'n', { tick: () => '3:00', onSkip }, () => undefined);
+    await onTick();
+    await expect(onTick()).rejects.toThrow('not told');
+  });
+
   it('may be a Date', async () => {
     const at = new Date('2026-01-01T03:00:00Z');
     const run = vi.fn();
@@ -323,7 +330,7 @@ describe('bad input', () => {
     [{}, 'onePerTick() needs to know the tick, or else lockAtLeastFor'],
     [
       { lockAtleastFor: 5 },
-      'onePerTick() has no option "lockAtleastFor"; known are: tick, lockAtLeastFor, wait, takeOver, onSkip',
+      'the options of onePerTick() have no "lockAtleastFor"; known are: tick, lockAtLeastFor, wait, takeOver, onSkip',
     ],
     [{ tick: '3:00' }, "tick is '3:00': it must be a function"],
     [{ tick, onSkip: 5 }, 'onSkip is 5: it must be a function'],

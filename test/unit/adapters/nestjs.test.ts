@@ -1,7 +1,7 @@
 // holdfast/nestjs in apps on a server in memory: names of locks, options, clients, and tests without Redis.
-import { Controller, Inject, Injectable, Module, Scope } from '@nestjs/common';
+import { Controller, Inject, Injectable, Module, Scope, StreamableFile } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import {
   currentHold,
   getHoldfastToken,
@@ -91,6 +91,12 @@ describe('the name of a lock', () => {
     },
   );
 
+  it.each(['', 5, undefined])('cannot be %o', (name) => {
+    expect(() => named(name as string)).toThrow(
+      /@Lock of Orders.ship: the name is .*: it must be a/,
+    );
+  });
+
   it('is refused if a function makes none', async () => {
     const refused = nameFor(() => undefined as unknown as string);
     await expect(refused).rejects.toThrow('lock name is undefined: it must be a string');
@@ -102,15 +108,11 @@ describe('the options of @Lock', () => {
     [{ onBusy: 'ignore' }, /onBusy is 'ignore': it must be 'throw', 'skip' or a function/],
     [{ fair: 1 }, /fair is 1: it must be true or false/],
     [{ client: '' }, /the name of a client is '': it must be a string/],
+    [{ waits: 1 }, /the options of @Lock of Orders.ship have no "waits"/],
+    [{ wait: -1 }, /lock "a": wait is -1/],
+    [{ lease: 0 }, /lock "a": lease is 0/],
   ])('%o are refused before the app starts', (options, message) => {
     expect(() => named('a', options)).toThrow(message);
-  });
-
-  it('are refused by the call if the acquisition knows none of this name', async () => {
-    const Orders = named('a', { waits: 1 } as LockDecoratorOptions);
-    const app = await appWith(Orders);
-    await expect(app.get(Orders).ship()).rejects.toThrow('have no "waits"');
-    await app.close();
   });
 
   it('cannot be those of a static method, or of a property', () => {
@@ -198,6 +200,41 @@ describe('a method under @Lock, when the lock is taken', () => {
     await redis.advance(20_000);
     await failed;
     redis.up();
+    await app.close();
+  });
+
+  it('throws UnavailableError when its wait is over while Redis is down, and does not call onBusy', async () => {
+    const redis = new MemoryRedis();
+    const onBusy = vi.fn();
+    const Orders = named('a', { onBusy, wait: 3_000 });
+    const app = await appWith(Orders, { redis });
+    await app.get(Holdfast).ping();
+    app.get(Holdfast).on('error', () => undefined); // tells of the outage
+    redis.down();
+    const shipped = app.get(Orders).ship();
+    const failed = expect(shipped).rejects.toThrow(UnavailableError);
+    await redis.advance(20_000);
+    await failed;
+    expect(onBusy).not.toHaveBeenCalled();
+    redis.up();
+    await app.close();
+  });
+
+  it.each([
+    ['an Observable', { subscribe: () => undefined }],
+    ['a StreamableFile', new StreamableFile(Buffer.from('a'))],
+  ])('throws if it resolves to %s, whose work would run without the lock', async (_, result) => {
+    @Injectable()
+    class Files {
+      @Lock('a')
+      async read(): Promise<unknown> {
+        return await Promise.resolve(result);
+      }
+    }
+    const app = await appWith(Files);
+    await expect(app.get(Files).read()).rejects.toThrow(
+      '@Lock of Files.read: the method resolved to',
+    );
     await app.close();
   });
 

@@ -169,25 +169,31 @@ it('withLock() returns what its function returns if an outage begins meanwhile, 
   goOn();
   await redis.advance(10_100);
   expect(done.outcome).toBe('done');
-  expect(errors.length).toBeGreaterThan(0);
+  expect(errors).toContainEqual(expect.objectContaining({ error: unavailable, lockName: 'a' }));
   expect(redis.holders('a')).toHaveLength(1);
   redis.up();
   await redis.advance(2_000);
   expect(redis.holders('a')).toEqual([]);
 });
 
-it('withLock() throws LockLostError if its lock was lost before its function succeeded', async () => {
+it("withLock() throws LockLostError if its lock was lost before its function succeeded, else the function's error", async () => {
   const client = await newClient();
-  let goOn!: () => void;
-  const done = watch(
-    client.getLock('a').withLock(() => new Promise<void>((resolve) => (goOn = resolve))),
+  let succeed!: () => void;
+  let fail!: (error: Error) => void;
+  const succeeding = watch(
+    client.getLock('a').withLock(() => new Promise<void>((resolve) => (succeed = resolve))),
+  );
+  const failing = watch(
+    client.getLock('b').withLock(() => new Promise<void>((_resolve, reject) => (fail = reject))),
   );
   await redis.advance(100);
   redis.down();
   await redis.advance(31_000);
-  goOn();
+  succeed();
+  fail(new RangeError('of the function'));
   await redis.advance(0);
-  expect(done.outcome).toBeInstanceOf(LockLostError);
+  expect(succeeding.outcome).toBeInstanceOf(LockLostError);
+  expect(failing.outcome).toBeInstanceOf(RangeError);
 });
 
 it('release(), unlock() and extend() throw UnavailableError after commandTimeout', async () => {
@@ -216,6 +222,7 @@ it('a kept lock that nobody holds is taken again only when Redis is back', async
   const waiting = watch(lock.withLock(() => 'done'));
   await redis.advance(1_000);
   expect(waiting.outcome).toBe('pending');
+  expect(client.stats().kept).toBe(0);
   redis.up();
   await redis.advance(2_000);
   expect(waiting.outcome).toBe('done');
@@ -275,6 +282,10 @@ it('permits of a semaphore and reads of a read-write lock are waited for like a 
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(['pending', 'pending']);
   await redis.advance(1_100);
   expect(outcomes.map(({ outcome }) => outcome)).toEqual([unavailable, unavailable]);
+  redis.up();
+  await redis.advance(11_000);
+  expect(held.remaining()).toBeGreaterThan(18_000); // renewed when Redis was back
+  redis.down();
   await redis.advance(30_000);
   expect(held.signal.reason).toMatchObject({ lossReason: 'unreachable' });
 });

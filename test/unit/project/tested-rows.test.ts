@@ -35,7 +35,7 @@ const WHEN_REDIS_IS_DOWN: Tests = {
   '`holdfast.close()`': [DOWN, 'close() takes commandTimeout and half a second at most, and never'],
   'NestJS: `@Lock`': [
     'unit/adapters/nestjs.test.ts',
-    'throws UnavailableError while Redis is down, also with skip',
+    'throws UnavailableError when its wait is over while Redis is down, and does not call onBusy',
   ],
   'NestJS: the health': [
     'integration/nestjs/health.test.ts',
@@ -101,11 +101,11 @@ const WHEN_REDIS_IS_DOWN: Tests = {
 
 const WHAT_DO_YOU_WANT_TO_DO: Tests = {
   'run a schedule': [
-    DOCS,
-    'has one leader, and another one with a larger token when that one stops',
+    'integration/cron/processes.test.ts',
+    'each tick that the scheduler names is run once, beside no other',
   ],
-  'see waits': ['unit/telemetry/opentelemetry.test.ts', 'count holds and waiters up and down'],
-  'use node-redis': ['integration/servers/port-contract.test.ts', 'node-redis'],
+  'see waits': ['unit/telemetry/opentelemetry.test.ts', 'count calls by kind, outcome and via'],
+  'use node-redis': ['integration/servers/port-contract.test.ts', 'node-redis 5 by RESP3'],
   'run one job': [JOBS, 'runs up to two jobs of a customer at a time'],
   'know who holds': [
     'integration/client/inspect.test.ts',
@@ -157,7 +157,9 @@ describe.each<[page: string, tests: Tests]>([
     const beginning = beginnings.find((each) => row.startsWith(`| ${each}`)) ?? '';
     expect(beginning).not.toBe('');
     const [file, title] = tests[beginning]!;
-    expect(readFileSync(`test/${file}`, 'utf8')).toContain(title);
+    const text = readFileSync(`test/${file}`, 'utf8');
+    const begins = ["'", '"', '`'].some((quote) => text.includes(quote + title));
+    expect(begins && !/\b(it|describe)\.(skip|todo)\(/.test(text)).toBe(true);
   });
 
   it('has no test of a row that is not there', () => {
