@@ -10,8 +10,8 @@ import { SectionError, type Section, type Sections } from './section.js';
 /** How long a holder stays when a lease that is shorter than its own would have been over: a few looks at the server. */
 const STAYS_MS = 60;
 
-/** The longest lease of a hold that is passed on, as a multiple of the watchdog's. */
-const LONGEST_LEASE = 1.6;
+/** For how long the keys of a lock may stay when its last holder did not release it: the longest extension, as a multiple of the watchdog's lease. */
+const LONGEST_LEASE = 2;
 
 const OF_ALL: readonly Action[] = [
   { weight: 6, act: (caller) => withIt(caller, caller.party.someTarget(caller.random)) },
