@@ -2,6 +2,7 @@
 // contract.
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { type Holdfast, type Lock, OptionError, UnavailableError } from '../../../src/index.js';
+import { LockKeys } from '../../../src/redis/keys.js';
 import {
   connectedClient,
   rejectionOf,
@@ -29,7 +30,7 @@ beforeEach(async () => {
 });
 
 afterEach(async () => {
-  await redis.del(lock.name);
+  await redis.del(lock.name, new LockKeys(lock.name).leases);
   await Promise.all([client.close(), rival.close()]);
 });
 
