@@ -9,7 +9,13 @@ import {
   wrongTokens,
 } from './tokens.js';
 import { violation, type Evidence, type Violation } from './evidence.js';
-import { notOnTheServer, twoHolders, withoutExpiry, wrongCounts } from './exclusion.js';
+import {
+  freedTooEarly,
+  notOnTheServer,
+  twoHolders,
+  withoutExpiry,
+  wrongCounts,
+} from './exclusion.js';
 import { groundlessRefusals, lateCalls, overtakings } from './waiting.js';
 import { keptOverConnections, longMarks, oldProofs, passedOver } from './kept.js';
 import { falseAlarms, untoldLosses } from './telling.js';
@@ -25,6 +31,7 @@ import {
 
 const RULES = [
   twoHolders,
+  freedTooEarly,
   notOnTheServer,
   wrongCounts,
   withoutExpiry,

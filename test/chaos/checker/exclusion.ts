@@ -43,6 +43,26 @@ export function twoHolders(evidence: Evidence): Violation[] {
   return violations;
 }
 
+/** A lock was to stay taken though it is released, and somebody else had it within that time. */
+export function freedTooEarly(evidence: Evidence): Violation[] {
+  const losses = lossesOf(evidence);
+  const timed = evidence.history.entered.filter(({ atLeastMs }) => atLeastMs !== undefined);
+  const byLock = grouped(timed, ({ locks }) => locks[0]!);
+  return [...byLock].flatMap(([lock, [first, next]]): Violation[] => {
+    if (!first || !next) return [];
+    const earlyMs = first.calledAt + first.atLeastMs! - next.enteredAt!;
+    const isLost = losses.some(
+      ({ from, until, locks }) =>
+        from <= next.enteredAt! &&
+        until >= first.calledAt &&
+        (locks === 'all' || locks.includes(lock)),
+    );
+    if (earlyMs <= 0 || isLost) return [];
+    const message = `"${lock}" was taken by ${first.id} for ${first.atLeastMs!} ms, and ${next.id} had it ${Math.round(earlyMs)} ms earlier`;
+    return [violation('freed too early', next.enteredAt!, message, [first, next], lock)];
+  });
+}
+
 /** One of them had lost the lock, by a noted event, when the other one came. */
 function isExcused(
   evidence: Evidence,

@@ -397,6 +397,15 @@ export const MUTANTS: readonly Mutant[] = [
     lua('local isTorn = used > 0 and not hadHolders', 'local isTorn = false'),
   ),
   mutant(
+    'free in spite of lockAtLeastFor',
+    'a release frees a lock that was to stay taken',
+    ['reentrant'],
+    src(
+      'return restMs > 0 ? lock.releaseIn(ownerId, restMs) : lock.release(ownerId);',
+      'return lock.release(ownerId);',
+    ),
+  ),
+  mutant(
     'exported and still held',
     'who exports a hold goes on to believe in it',
     ['exported'],

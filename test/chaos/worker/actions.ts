@@ -21,6 +21,7 @@ const OF_ALL: readonly Action[] = [
   { weight: 1, act: overstay },
   { weight: 1, act: undercut },
   { weight: 0.3, act: (caller) => caller.party.reopen() },
+  { weight: 1, act: tick },
 ];
 
 const OF_LOCKS: readonly Action[] = [
@@ -371,6 +372,31 @@ async function adopt(
     },
   );
   return isAdopted;
+}
+
+/**
+ * Comes for the work of this time, as a schedule does: all processes come for the same, and one does it. Its lock stays taken until nobody comes
+ * for it any more, whatever becomes of that process.
+ */
+async function tick(caller: Caller): Promise<void> {
+  const { party, random, sections, time, watchdogMs } = caller;
+  // Of a Redlock a few masters may forget it.
+  if (party.kind === 'red') return;
+  const periodMs = 2 * watchdogMs;
+  const target = party.ownTarget(`tick ${Math.floor(time.nowMs() / periodMs)}`);
+  const lease = random.pick([undefined, 50, watchdogMs]);
+  const request = { wait: random.pick([0, 50]), lease, lockAtLeastFor: periodMs };
+  const section = sections.call('tick', target, { ...request, permits: target.declared });
+  let isOurs = false as boolean; // set in a callback
+  await section.hold(
+    () => target.tryAcquire({ ...request, permits: target.declared }),
+    async () => {
+      isOurs = true;
+      await caller.stepsIn(section);
+    },
+  );
+  // Its key must not outlast the round.
+  if (isOurs) await time.sleep(periodMs);
 }
 
 async function setPermits({ party, random, sections, time, watchdogMs }: Caller): Promise<void> {

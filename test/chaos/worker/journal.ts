@@ -96,6 +96,8 @@ export interface CallNote {
   readonly permits?: number | undefined;
   readonly leaseMs: number;
   readonly isWatched: boolean;
+  /** For how long the lock is to stay taken, though it is released. */
+  readonly atLeastMs?: number | undefined;
   /** undefined: for ever. */
   readonly waitMs?: number | undefined;
   /** The call within which it was made, while that held the lock. */

@@ -20,6 +20,7 @@ import type { Address, WorkOrder } from './work-order.js';
 export interface Request {
   readonly wait?: number | undefined;
   readonly lease?: number | undefined;
+  readonly lockAtLeastFor?: number | undefined;
   readonly signal?: AbortSignal | undefined;
   /** How many of a semaphore. */
   readonly permits?: number | undefined;
@@ -331,8 +332,8 @@ function ofLock(lock: Lock): Pick<PartyLock, 'lock' | 'acquire' | 'tryAcquire' |
   };
 }
 
-function optionsOf({ wait, lease, signal }: Request): AcquireOptions {
-  return { wait, lease, signal };
+function optionsOf({ wait, lease, lockAtLeastFor, signal }: Request): AcquireOptions {
+  return { wait, lease, lockAtLeastFor, signal };
 }
 
 export function sourcesOf(address: Address): readonly HoldfastOptions['redis'][] {

@@ -40,7 +40,7 @@ export class Sections {
   /** `outer`: within which it is called. */
   call(how: string, locked: Locked, request: Request, outer?: Section): Section {
     const { names, isFair, mayBeKept, half } = locked;
-    const { wait, lease, permits } = request;
+    const { wait, lease, lockAtLeastFor, permits } = request;
     const id = this.#newId();
     this.#context.journal.note({
       what: 'call',
@@ -52,8 +52,9 @@ export class Sections {
       mayBeKept,
       half,
       permits,
-      leaseMs: lease ?? this.#context.watchdogMs,
+      leaseMs: Math.max(lease ?? this.#context.watchdogMs, lockAtLeastFor ?? 0),
       isWatched: lease === undefined,
+      atLeastMs: lockAtLeastFor,
       waitMs: wait,
       inside: outer?.id,
     });
