@@ -237,7 +237,7 @@ export const MUTANTS: readonly Mutant[] = [
     'who gives up is not taken out of the line, nor is what it may have been given',
     ['fair'],
     src(
-      'if (mayStand || isLeft) this.#session.cleanup.remove(this.#lock, waiter.ownerId, isLeft);',
+      'if (mayStand || isLeft) this.#session.cleanup.remove(this.#removable, waiter.ownerId, isLeft);',
       'void [mayStand, isLeft];',
     ),
   ),

@@ -192,6 +192,7 @@ export class Section {
       return text;
     } catch (error) {
       beliefs.end(id, held);
+      journal.note({ what: 'leaving', id }); // only now
       await held.release();
       throw error;
     }
