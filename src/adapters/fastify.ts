@@ -219,8 +219,10 @@ async function answerOf(handle: () => unknown, reply: FastifyReply): Promise<unk
   const ended = new Promise<void>((resolve) => {
     reply.send = (payload) => {
       // By its `handlerTimeout`, Fastify answers itself, and the handler works on.
-      isTimedOut ||= isHandlerTimeout(payload);
-      if (isHandlerTimeout(payload)) return send(payload);
+      if (isHandlerTimeout(payload)) {
+        isTimedOut = true;
+        return send(payload);
+      }
       isSent = true;
       if (!isStream(payload) || reply.raw.destroyed || isTimedOut) resolve();
       return send(payload);

@@ -1046,8 +1046,9 @@ return 'kept'
   },
   releaseTo: {
     name: 'release-to',
-    sha1: '1b37697e50ee985638dddc0141aba972408dd247',
-    source: `-- Releases a lock to a successor: another caller of the same client, who waits for it; or one that adopts the hold of another process. With a counter the successor gets a fencing token.
+    sha1: '7adf39191b78a883d17440efa1266c647817c95c',
+    source: `-- Releases a lock to a successor: another caller of the same client, who waits for it; or one that adopts the hold of another process. With a
+-- counter the successor gets a fencing token.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 -- A copy uses up a token; none is given twice.
 -- The key is never missing in between, so nobody else gets in.

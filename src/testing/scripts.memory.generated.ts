@@ -1349,7 +1349,8 @@ function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/release-to.lua
 function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Releases a lock to a successor: another caller of the same client, who waits for it; or one that adopts the hold of another process. With a counter the successor gets a fencing token.
+  // Releases a lock to a successor: another caller of the same client, who waits for it; or one that adopts the hold of another process. With a
+  // counter the successor gets a fencing token.
   // Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
   // A copy uses up a token; none is given twice.
   // The key is never missing in between, so nobody else gets in.
