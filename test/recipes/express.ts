@@ -1,6 +1,7 @@
 // One transfer at a time for each account, over all processes; the answer says what became of it.
 import express, { type ErrorRequestHandler, type Express } from 'express';
 import {
+  ClosedError,
   LockLostError,
   LockTimeoutError,
   UnavailableError,
@@ -50,7 +51,8 @@ function answerTo(error: unknown): [status?: number, told?: string, retryAfterS?
     const leftS = Math.ceil((error.holderTtlMs ?? 0) / 1_000); // of the holder's lease
     return [409, 'another transfer is under way', Math.max(1, leftS)];
   }
-  if (error instanceof UnavailableError) return [503, 'try again later', 5];
+  const isAway = error instanceof UnavailableError || error instanceof ClosedError;
+  if (isAway) return [503, 'try again later', 5];
   // A step that is aborted throws the signal's reason, as fetch() does, or an AbortError with that as its cause.
   const { cause } = error instanceof Error ? error : {};
   const isLost = error instanceof LockLostError || cause instanceof LockLostError;

@@ -2,6 +2,7 @@
 import type { Context } from 'hono';
 import { createMiddleware } from 'hono/factory';
 import {
+  ClosedError,
   LockLostError,
   LockTimeoutError,
   UnavailableError,
@@ -33,7 +34,7 @@ export const underLock = (holdfast: Holdfast, nameOf: (c: Context) => string) =>
         const seconds = Math.max(1, Math.ceil((error.holderTtlMs ?? 0) / 1_000));
         return c.json({ error: 'busy' }, 409, { 'Retry-After': String(seconds) });
       }
-      if (error instanceof UnavailableError)
+      if (error instanceof UnavailableError || error instanceof ClosedError)
         return c.json({ error: 'try again later' }, 503, { 'Retry-After': '5' });
       throw error;
     }

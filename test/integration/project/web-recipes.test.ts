@@ -62,6 +62,8 @@ describe('the Express recipe', () => {
       redis.down();
       expect(await told(await post())).toEqual([503, '5', { error: 'try again later' }]);
       redis.up();
+      await holdfast.close();
+      expect(await told(await post())).toEqual([503, '5', { error: 'try again later' }]);
     } finally {
       await once(server.close(), 'close');
     }
@@ -135,11 +137,11 @@ describe('the Hono recipe', () => {
 
   it('answers 503 while Redis is down', async () => {
     await using holdfast = downClient();
-    expect(await told(await post(appOf(holdfast)))).toEqual([
-      503,
-      '5',
-      { error: 'try again later' },
-    ]);
+    const app = appOf(holdfast);
+    const unavailable = [503, '5', { error: 'try again later' }];
+    expect(await told(await post(app))).toEqual(unavailable);
+    await holdfast.close();
+    expect(await told(await post(app))).toEqual(unavailable);
   });
 
   it('answers 500 if the lock was lost, and leaves the errors of its handlers alone', async () => {
