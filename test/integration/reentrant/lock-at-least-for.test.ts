@@ -35,15 +35,15 @@ afterEach(async () => {
 });
 
 it('the next caller of the same client waits, too, and is handed nothing', async () => {
+  const calledAtMs = performance.now();
   const hold = await lock.acquire({ lockAtLeastFor: AT_LEAST_MS });
-  const heldAtMs = performance.now();
   const next = lock.acquire();
   await eventually(() => {
     expect(client.stats().waiting).toBe(1);
   });
   await hold.release();
   const second = await next;
-  expect(performance.now() - heldAtMs).toBeGreaterThanOrEqual(AT_LEAST_MS - 10);
+  expect(performance.now() - calledAtMs).toBeGreaterThanOrEqual(AT_LEAST_MS - 10);
   await second.release();
 });
 
