@@ -14,7 +14,7 @@
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[7] isRelease (0 or 1): whether the owner gives the lock up
--- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
+-- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired); after a release always 'deleted'.
 local lock, forced, line, places = unpack(KEYS)
 local owner, leaseMs, lease, channel = ARGV[1], tonumber(ARGV[2]), ARGV[2], ARGV[3] -- as it came, for commands
 local publish, grants, publishGrant, isRelease = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1'

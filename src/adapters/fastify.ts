@@ -122,7 +122,7 @@ export default fastifyHoldfast;
 function install(app: FastifyInstance, options: FastifyHoldfastOptions): void {
   if (app.hasDecorator('holdfast'))
     throw new OptionError(
-      'holdfast/fastify is registered already, here or around: use its app.holdfast, or make a second client by new Holdfast()',
+      'holdfast/fastify is registered already, in this context or one around it: use its app.holdfast, or make a second client by new Holdfast()',
     );
   const { client, wait = 5_000, drainTimeout = 10_000, ...others } = options;
   if (client !== undefined) checkClient(client, others);
@@ -148,7 +148,7 @@ function install(app: FastifyInstance, options: FastifyHoldfastOptions): void {
     route.handler = async function (request, reply) {
       if (!('routeOptions' in request))
         throw new OptionError(
-          `route ${label}: register holdfast after the plugin that calls its handler with other arguments`,
+          `route ${label}: register holdfast after the plugin that calls its handler with other arguments (@fastify/websocket, for example)`,
         );
       const answer = underLock(holdfast, lock, request, reply, () =>
         handler.call(this, request, reply),
@@ -214,25 +214,26 @@ async function answerOf(handle: () => unknown, reply: FastifyReply): Promise<unk
   const send = reply.send.bind(reply);
   const hijack = reply.hijack.bind(reply);
   const then = reply.then.bind(reply);
-  let isSent = false as boolean;
-  let isTimedOut = false as boolean;
+  let answeredBy = undefined as 'handler' | 'handlerTimeout' | undefined;
+  const hasAnswered = (): boolean =>
+    answeredBy === 'handler' || (answeredBy === undefined && reply.sent);
   const ended = new Promise<void>((resolve) => {
     reply.send = (payload) => {
       // By its `handlerTimeout`, Fastify answers itself, and the handler works on.
       if (isHandlerTimeout(payload)) {
-        isTimedOut = true;
+        answeredBy = 'handlerTimeout';
         return send(payload);
       }
-      isSent = true;
-      if (!isStream(payload) || reply.raw.destroyed || isTimedOut) resolve();
+      if (!isStream(payload) || reply.raw.destroyed || answeredBy === 'handlerTimeout') resolve();
+      answeredBy ??= 'handler';
       return send(payload);
     };
     reply.hijack = () => {
-      if (reply.raw.destroyed || isTimedOut) resolve();
+      if (reply.raw.destroyed || answeredBy === 'handlerTimeout') resolve();
       return hijack();
     };
     finished(reply.raw, () => {
-      if (!isTimedOut && (isSent || reply.sent)) resolve();
+      if (hasAnswered()) resolve();
     });
   });
   // `await reply` would also end when the client has gone.
@@ -244,7 +245,7 @@ async function answerOf(handle: () => unknown, reply: FastifyReply): Promise<unk
   const returned = handle();
   const answer: unknown = await Promise.resolve(returned === undefined ? ended : returned);
   if (isStream(answer)) void reply.send(answer);
-  if (!isTimedOut && (isSent || reply.sent)) await ended;
+  if (hasAnswered()) await ended;
   return isStream(answer) ? undefined : answer;
 }
 

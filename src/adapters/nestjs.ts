@@ -235,6 +235,7 @@ export function Lock(
         label: others.label ?? label,
       },
     };
+    // Only to throw now, and not at the first call.
     parseRequest(typeof name === 'string' ? name : label, settings.acquire, 0);
     const slot = methodsOf(client);
     // Nest then sets it in every instance that it makes: each has the client of its own app.

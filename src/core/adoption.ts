@@ -30,7 +30,8 @@ export function parseExported(text: unknown, keyPrefix: string): ExportedHold {
   const exported = typeof text === 'string' ? read(text) : undefined;
   if (!exported) {
     // Whoever reads the message must not be able to adopt the hold.
-    const start = typeof text === 'string' && text.length > 24 ? `${text.slice(0, 24)}…` : text;
+    const most = FORM.length + 8;
+    const start = typeof text === 'string' && text.length > most ? `${text.slice(0, most)}…` : text;
     throw invalid('the hold to adopt', start, 'a text that hold.export() returned');
   }
   const { name: lockName, keyPrefix: given } = exported;
@@ -130,8 +131,9 @@ export class Adopter implements Waiter {
         `${why}it was exported at ${place}, and this client uses ${here.place}, which does not have that hold (if they are one server, it has restarted since)`,
         { lockName: name },
       );
+    const servers = hasMoved ? `; its server was ${home}, and is ${here.home} now` : '';
     throw new LockLostError(
-      `${why}the hold of ${exportedId} was adopted already, or its lease has ended (${outcome})${hasMoved ? `; its server was ${home}, and is ${here.home} now` : ''}`,
+      `${why}the hold of ${exportedId} was adopted already, or its lease has ended (${outcome})${servers}`,
       { lockName: name, lossReason: outcome },
     );
   }

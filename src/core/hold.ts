@@ -134,7 +134,7 @@ export class SingleHold implements OwnHold {
         )
       );
     const { restMs, isShared } = this.#grant;
-    const isDowngraded = isShared && !lock.isShared;
+    const isDowngraded = isShared && !lock.isShared; // a write lock whose holds only read by now
     return exportedText({
       kind: isDowngraded ? 'ReadLock' : kind,
       name: lockName,

@@ -155,7 +155,7 @@ return token or isKept and 2 or 1
   },
   confirm: {
     name: 'confirm',
-    sha1: '90e2276c61e0a498e20a7c59d59a1ff282d9b689',
+    sha1: '99ba0b3325a9cc89626fad17fed544b6e7fad98c',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or releases
 -- a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends.
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
@@ -172,7 +172,7 @@ return token or isKept and 2 or 1
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[7] isRelease (0 or 1): whether the owner gives the lock up
--- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
+-- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired); after a release always 'deleted'.
 local lock, forced, line, places = unpack(KEYS)
 local owner, leaseMs, lease, channel = ARGV[1], tonumber(ARGV[2]), ARGV[2], ARGV[3] -- as it came, for commands
 local publish, grants, publishGrant, isRelease = ARGV[4], ARGV[5], ARGV[6], ARGV[7] == '1'

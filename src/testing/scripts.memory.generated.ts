@@ -204,7 +204,7 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
   // ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
   // ARGV[7] isRelease (0 or 1): whether the owner gives the lock up
-  // Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
+  // Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired); after a release always 'deleted'.
   const [lock, forced, line, places] = unpack(KEYS);
   // as it came, for commands
   const [owner, leaseMs, lease, channel] = [

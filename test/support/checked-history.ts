@@ -32,6 +32,7 @@ interface HeldMore {
   readonly isFair?: boolean;
   readonly half?: Half;
   readonly permits?: number;
+  readonly atLeastMs?: number;
   readonly inside?: string;
   readonly locks?: readonly string[];
   readonly token?: string;

@@ -11,7 +11,7 @@ import { SectionError, type Section, type Sections } from './section.js';
 const STAYS_MS = 60;
 
 /** For how long the keys of a lock may stay when its last holder did not release it: the longest extension, as a multiple of the watchdog's lease. */
-const LONGEST_LEASE = 2;
+const KEYS_STAY = 2;
 
 const OF_ALL: readonly Action[] = [
   { weight: 6, act: (caller) => withIt(caller, caller.party.someTarget(caller.random)) },
@@ -343,7 +343,7 @@ async function passOn(caller: Caller): Promise<void> {
   const adopted = await Promise.all(adopters.map((who) => adopt(caller, who, parcel)));
   section.stop(held);
   // What nobody adopts stays until its lease ends, and must not outlast the round.
-  if (!adopted.includes(true)) await caller.time.sleep(LONGEST_LEASE * caller.watchdogMs);
+  if (!adopted.includes(true)) await caller.time.sleep(KEYS_STAY * caller.watchdogMs);
 }
 
 /** Adopts a hold that a caller of any process has posted; perhaps too late, or another process was faster. */

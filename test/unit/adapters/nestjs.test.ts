@@ -188,37 +188,24 @@ describe('a method under @Lock, when the lock is taken', () => {
     expect(await shipped).toBe('a');
   });
 
-  it('throws UnavailableError while Redis is down, also with skip', async () => {
-    const redis = new MemoryRedis();
-    const Orders = named('a', { onBusy: 'skip' });
-    const app = await appWith(Orders, { redis });
-    await app.get(Holdfast).ping();
-    app.get(Holdfast).on('error', () => undefined); // tells of the outage
-    redis.down();
-    const shipped = app.get(Orders).ship();
-    const failed = expect(shipped).rejects.toThrow(UnavailableError);
-    await redis.advance(20_000);
-    await failed;
-    redis.up();
-    await app.close();
-  });
-
-  it('throws UnavailableError when its wait is over while Redis is down, and does not call onBusy', async () => {
-    const redis = new MemoryRedis();
-    const onBusy = vi.fn();
-    const Orders = named('a', { onBusy, wait: 3_000 });
-    const app = await appWith(Orders, { redis });
-    await app.get(Holdfast).ping();
-    app.get(Holdfast).on('error', () => undefined); // tells of the outage
-    redis.down();
-    const shipped = app.get(Orders).ship();
-    const failed = expect(shipped).rejects.toThrow(UnavailableError);
-    await redis.advance(20_000);
-    await failed;
-    expect(onBusy).not.toHaveBeenCalled();
-    redis.up();
-    await app.close();
-  });
+  it.each<[how: string, wait?: number]>([['skip'], ['a function', 3_000]])(
+    'throws UnavailableError while Redis is down, and onBusy does not hide that: %s',
+    async (how, wait) => {
+      const redis = new MemoryRedis();
+      const busy = vi.fn();
+      const Orders = named('a', { onBusy: how === 'skip' ? how : busy, wait });
+      const app = await appWith(Orders, { redis });
+      await app.get(Holdfast).ping();
+      app.get(Holdfast).on('error', () => undefined); // tells of the outage
+      redis.down();
+      const failed = expect(app.get(Orders).ship()).rejects.toThrow(UnavailableError);
+      await redis.advance(20_000);
+      await failed;
+      expect(busy).not.toHaveBeenCalled();
+      redis.up();
+      await app.close();
+    },
+  );
 
   it.each([
     ['an Observable', { subscribe: () => undefined }],

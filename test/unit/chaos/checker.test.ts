@@ -22,6 +22,15 @@ it('two holders that believe at the same time are reported', () => {
   expect(rulesBroken([...held(A, 100, 200), ...held(B, 199, 300)])).toEqual(['two holders']);
 });
 
+it('a holder of a lock that still had to stay taken is reported, unless the lock was lost meanwhile', () => {
+  const first = held(A, 100, 200, { atLeastMs: 1_000 });
+  const next = (at: number): Noted[] => held(B, at, at + 50, { atLeastMs: 1_000 });
+  expect(rulesBroken([...first, ...next(1_000)])).toEqual(['freed too early']);
+  expect(rulesBroken([...first, ...next(1_100)])).toEqual([]);
+  const faults = [{ nemesis: 'delete a key', from: 300, until: 310, loses: [LOCK] }];
+  expect(rulesBroken([...first, ...next(1_000)], { faults })).toEqual([]);
+});
+
 it('a nested holder may believe as well; siblings may not at the same time', () => {
   const inner = held('w0.0.c0k0.1', 120, 150, { inside: A });
   expect(rulesBroken([...held(A, 100, 200), ...inner])).toEqual([]);

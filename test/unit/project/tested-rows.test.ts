@@ -35,7 +35,7 @@ const WHEN_REDIS_IS_DOWN: Tests = {
   '`holdfast.close()`': [DOWN, 'close() takes commandTimeout and half a second at most, and never'],
   'NestJS: `@Lock`': [
     'unit/adapters/nestjs.test.ts',
-    'throws UnavailableError when its wait is over while Redis is down, and does not call onBusy',
+    'throws UnavailableError while Redis is down, and onBusy does not hide that: %s',
   ],
   'NestJS: the health': [
     'integration/nestjs/health.test.ts',
