@@ -9,6 +9,7 @@ import { planRound } from '../chaos/plan-round.js';
 import type { Kind, Plan } from '../chaos/plan.js';
 import { faultsOf, schedule } from './faults.js';
 import { observe } from './observer.js';
+import type { SimServer } from './network.js';
 import { World } from './world.js';
 
 export interface RoundResult {
@@ -29,17 +30,18 @@ const AT_ONCE_MS = 300;
 /** How much longer than `commandTimeout` the sockets of a closing client may take. */
 const CLOSE_SLACK_MS = 600;
 
-/** `trace` is told everything that happens, line by line. */
+/** `trace` is told everything that happens, line by line. `faultsMs`: for how long things go wrong. */
 export async function playRound(
   kind: Kind,
   seed: number,
   trace: (line: string) => void = () => undefined,
   isFenced?: boolean,
+  faultsMs = 8_000,
 ): Promise<RoundResult> {
   const plan = planRound(kind, seed, {
     topology: 'single',
     nemeses: [],
-    faultsMs: 8_000,
+    faultsMs,
     isFenced,
   });
   const world = new World(plan, trace);
@@ -127,13 +129,25 @@ async function close(world: World, healedAt: number): Promise<Violation[]> {
   const disordered = world.faults.all.flatMap(({ disorders = [] }) => disorders);
   const withoutLine = disordered.map((lock) => new LockKeys(lock).places);
   for (const server of world.servers) {
+    const longer = [...withoutLine, ...keysOfLapsed(server)];
     for (const key of server.keys.names) {
       const ttlMs = server.ask('pttl', key) as number;
-      const mostMs = withoutLine.includes(key) ? 2 * plan.watchdogMs : memoryMs(key, plan);
+      const mostMs = longer.includes(key) ? 2 * plan.watchdogMs : memoryMs(key, plan);
       if (ttlMs !== -2 && !(ttlMs >= 0 && ttlMs <= mostMs))
         accuse(`key "${key}" (${ttlMs} ms) on server ${server.index}`);
     }
     for (const channel of server.channels) accuse(`a subscription to ${channel}`);
   }
   return violations;
+}
+
+/** The keys of permits that have all lapsed: they stay until the longest lease would have ended, as after an export that nobody adopted. */
+function keysOfLapsed(server: SimServer): string[] {
+  return [...server.keys.names].flatMap((lock) => {
+    const { leases } = new LockKeys(lock);
+    const [, lastEndsAtMs] = (server.ask('zrange', leases, '-1', '-1', 'withscores') ??
+      []) as string[];
+    const hasLapsed = Number(lastEndsAtMs) <= server.process.clock.wallMs();
+    return hasLapsed ? [lock, leases] : [];
+  });
 }

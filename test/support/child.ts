@@ -2,8 +2,8 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { basename } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { ChildMessage } from './child-messages.js';
+import { runnable } from './compiled.js';
 
 /** Starts test/support/children/<file>, or the program at a URL, which gets `env` on top of this process's environment. */
 export function startChild(program: string | URL, env: Record<string, string> = {}): Child {
@@ -28,8 +28,9 @@ export class Child implements AsyncDisposable {
 
   constructor(program: URL, env: Record<string, string>) {
     this.#file = basename(program.pathname);
-    this.#process = fork(fileURLToPath(program), {
-      execArgv: ['--import', 'tsx', '--import', LIBRARY],
+    const { file, imports } = runnable(program);
+    this.#process = fork(file, {
+      execArgv: [...imports, '--import', runnable(LIBRARY).file],
       env: { ...process.env, ...env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });
@@ -106,7 +107,7 @@ export class Child implements AsyncDisposable {
 }
 
 /** The same client library as in this process. */
-const LIBRARY = new URL('library-under-test.mjs', import.meta.url).href;
+const LIBRARY = new URL('library-under-test.mjs', import.meta.url);
 
 const running = new Set<ChildProcess>();
 process.once('exit', () => {

@@ -1,7 +1,9 @@
 // Has a process find the source where it imports 'holdfast', as a reader of the docs finds the package: node --import <this file>
+import { existsSync } from 'node:fs';
 import { register } from 'node:module';
 
-const source = new URL('../../src/index.ts', import.meta.url).href;
+const typeScript = new URL('../../src/index.ts', import.meta.url);
+const source = existsSync(typeScript) ? typeScript.href : typeScript.href.replace(/ts$/, 'js'); // where it is compiled
 register(
   `data:text/javascript,${encodeURIComponent(`
     export function resolve(specifier, context, next) {

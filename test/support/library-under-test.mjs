@@ -3,6 +3,7 @@
 //
 // The tests give Redis as users of ioredis do. On node-redis, src/redis/ioredis/ reads that, but each connection is one of node-redis. What is
 // built knows of no stand-in: it does not find ioredis, and takes node-redis for a URL.
+import { existsSync } from 'node:fs';
 import Module, { register } from 'node:module';
 
 const libraryUnderTest = process.env.HOLDFAST_LIBRARY ?? 'ioredis@6';
@@ -10,7 +11,8 @@ if (!['ioredis@6', 'ioredis@5', 'redis@6', 'redis@5'].includes(libraryUnderTest)
   throw new Error(`HOLDFAST_LIBRARY is ${libraryUnderTest}`);
 
 const isNodeRedis = libraryUnderTest.startsWith('redis@');
-const standIn = new URL('node-redis-connection.ts', import.meta.url).href;
+const source = new URL('node-redis-connection.ts', import.meta.url);
+const standIn = existsSync(source) ? source.href : source.href.replace(/ts$/, 'js'); // where it is compiled
 
 /** The installed package that stands for another one. */
 const packages =

@@ -1,16 +1,16 @@
 // npx holdfast, as an operator calls it: real processes against a real server.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
+import { runnable } from '../../support/compiled.js';
 import { keepLock } from '../../support/kept-locks.js';
 import { startRedis } from '../../support/redis-server.js';
 import { documentedPermissions } from '../../support/users.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-const MAIN = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url));
+const MAIN = runnable(new URL('../../../src/cli/main.ts', import.meta.url));
 
 const redis = sharedConnection();
 let client: Holdfast;
@@ -41,7 +41,7 @@ class Command {
   readonly #exit: Promise<unknown[]>;
 
   constructor(args: readonly string[], env: Record<string, string> = {}) {
-    this.child = spawn(process.execPath, ['--import', 'tsx', MAIN, ...args], {
+    this.child = spawn(process.execPath, [...MAIN.imports, MAIN.file, ...args], {
       env: { ...process.env, HOLDFAST_REDIS_URL: inject('redisUrl'), ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });

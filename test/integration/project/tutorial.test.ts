@@ -5,17 +5,14 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { afterEach, describe, expect, inject, it } from 'vitest';
+import { runnable } from '../../support/compiled.js';
 
 const PAGE = readFileSync('docs/tutorial.md', 'utf8');
 
-/** What a process needs that runs TypeScript; its child processes get it as well. */
-const IMPORTS = [
-  'tsx',
-  '../../support/library-under-test.mjs',
-  '../../support/holdfast-from-source.mjs',
-]
-  .map((file) => (file.startsWith('.') ? new URL(file, import.meta.url).href : file))
-  .flatMap((file) => ['--import', file]);
+/** What a process imports that finds holdfast; its child processes get it as well. */
+const IMPORTS = ['library-under-test.mjs', 'holdfast-from-source.mjs']
+  .map((file) => runnable(new URL(`../../support/${file}`, import.meta.url)))
+  .flatMap(({ file, imports }) => [...imports, '--import', file]);
 
 /** The numbers that a step prints, in order, and their expected values. */
 type Numbers = readonly number[];
