@@ -65,7 +65,7 @@ function isSoonAfter(at: number, former: number): boolean {
   return at >= former && at <= former + LATE_COMMAND_MS;
 }
 
-export function lossesOf({ faults, history }: Evidence): Loss[] {
+export function lossesOf({ faults, history, plan }: Evidence): Loss[] {
   const byFaults = faults.flatMap(({ loses, from, until, nemesis, ...fault }): Loss[] => {
     // A replica that takes over soon after may have missed it.
     const isUndone = faults.some(
@@ -76,7 +76,8 @@ export function lossesOf({ faults, history }: Evidence): Loss[] {
   });
   const byForce = [...history.forcings.values()].map(({ locks, half, from, until, isKnown }) => ({
     from,
-    until: isKnown ? until : until + LATE_COMMAND_MS,
+    // A majority of masters has answered: the command to another one may still be under way.
+    until: isKnown && plan.topology !== 'masters' ? until : until + LATE_COMMAND_MS,
     locks,
     half,
     why: 'forceUnlock',
