@@ -3,6 +3,7 @@
 import { LockKeys } from '../../src/redis/keys.js';
 import { memoryMs, waitingInVain } from '../chaos/ending.js';
 import { check } from '../chaos/checker/check.js';
+import type { History } from '../chaos/checker/history.js';
 import { violation, type Evidence, type Violation } from '../chaos/checker/evidence.js';
 import type { Look } from '../chaos/checker/looks.js';
 import { planRound } from '../chaos/plan-round.js';
@@ -129,7 +130,7 @@ async function close(world: World, healedAt: number): Promise<Violation[]> {
   const disordered = world.faults.all.flatMap(({ disorders = [] }) => disorders);
   const withoutLine = disordered.map((lock) => new LockKeys(lock).places);
   for (const server of world.servers) {
-    const longer = [...withoutLine, ...keysOfLapsed(server)];
+    const longer = [...withoutLine, ...keysOfLapsed(server, world.history)];
     for (const key of server.keys.names) {
       const ttlMs = server.ask('pttl', key) as number;
       const mostMs = longer.includes(key) ? 2 * plan.watchdogMs : memoryMs(key, plan);
@@ -141,13 +142,18 @@ async function close(world: World, healedAt: number): Promise<Violation[]> {
   return violations;
 }
 
-/** The keys of permits that have all lapsed: they stay until the longest lease would have ended, as after an export that nobody adopted. */
-function keysOfLapsed(server: SimServer): string[] {
+/**
+ * The keys of semaphores and read-write locks whose last holders were not released at once: exported and never adopted, or to stay for
+ * `lockAtLeastFor`. No script shortens the time to live of these keys, so they stay until the longest lease beside such a holder would have ended.
+ */
+function keysOfLapsed(server: SimServer, { sections }: History): string[] {
+  const lapsing = [...sections.values()].filter(
+    ({ exportedAt, atLeastMs }) => exportedAt !== undefined || atLeastMs !== undefined,
+  );
+  const owners = lapsing.map(({ owner }) => owner);
   return [...server.keys.names].flatMap((lock) => {
     const { leases } = new LockKeys(lock);
-    const [, lastEndsAtMs] = (server.ask('zrange', leases, '-1', '-1', 'withscores') ??
-      []) as string[];
-    const hasLapsed = Number(lastEndsAtMs) <= server.process.clock.wallMs();
-    return hasLapsed ? [lock, leases] : [];
+    const left = (server.ask('zrange', leases, '0', '-1') ?? []) as string[];
+    return left.length > 0 && left.every((owner) => owners.includes(owner)) ? [lock, leases] : [];
   });
 }

@@ -2,6 +2,7 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { basename } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { ChildMessage } from './child-messages.js';
 import { runnable } from './compiled.js';
 
@@ -28,10 +29,10 @@ export class Child implements AsyncDisposable {
 
   constructor(program: URL, env: Record<string, string>) {
     this.#file = basename(program.pathname);
-    const { file, imports } = runnable(program);
-    this.#process = fork(file, {
-      execArgv: [...imports, '--import', runnable(LIBRARY).file],
-      env: { ...process.env, ...env },
+    const { url, imports } = runnable(program);
+    this.#process = fork(fileURLToPath(url), {
+      execArgv: [...imports, '--import', runnable(LIBRARY).url.href],
+      env: { ...process.env, ...OUTSIDE_VITEST, ...env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });
     running.add(this.#process);
@@ -105,6 +106,9 @@ export class Child implements AsyncDisposable {
     });
   }
 }
+
+/** In a process with this variable vitest's configuration chooses the client library; in a child LIBRARY does. */
+export const OUTSIDE_VITEST = { VITEST: '' };
 
 /** The same client library as in this process. */
 const LIBRARY = new URL('library-under-test.mjs', import.meta.url);

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { register } from 'node:module';
 
 const typeScript = new URL('../../src/index.ts', import.meta.url);
-const source = existsSync(typeScript) ? typeScript.href : typeScript.href.replace(/ts$/, 'js'); // where it is compiled
+const source = existsSync(typeScript) ? typeScript.href : typeScript.href.replace(/ts$/, 'js'); // compiled.ts leaves only the .js
 register(
   `data:text/javascript,${encodeURIComponent(`
     export function resolve(specifier, context, next) {

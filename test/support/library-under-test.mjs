@@ -12,7 +12,7 @@ if (!['ioredis@6', 'ioredis@5', 'redis@6', 'redis@5'].includes(libraryUnderTest)
 
 const isNodeRedis = libraryUnderTest.startsWith('redis@');
 const source = new URL('node-redis-connection.ts', import.meta.url);
-const standIn = existsSync(source) ? source.href : source.href.replace(/ts$/, 'js'); // where it is compiled
+const standIn = existsSync(source) ? source.href : source.href.replace(/ts$/, 'js'); // compiled.ts leaves only the .js
 
 /** The installed package that stands for another one. */
 const packages =

@@ -1,6 +1,5 @@
 // vitest's global set-up for integration tests: one shared Redis server, whose URL the tests and their children learn, and the sources as the
 // children run them.
-import { rm } from 'node:fs/promises';
 import type { TestProject } from 'vitest/node';
 import { compileSources } from './compiled.js';
 import { givenRedis } from './given-redis.js';
@@ -12,13 +11,13 @@ declare module 'vitest' {
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const compiled = await compileSources();
+  // A run that watches files would start stale copies of them.
+  if (!project.config.watch) await compileSources();
   const server = await givenRedis();
   const { url } = server;
   project.provide('redisUrl', url);
   process.env['HOLDFAST_TEST_REDIS_URL'] = url;
   return async () => {
     await server[Symbol.asyncDispose]();
-    await rm(compiled, { recursive: true });
   };
 }

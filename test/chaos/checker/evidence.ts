@@ -74,10 +74,15 @@ export function lossesOf({ faults, history, plan }: Evidence): Loss[] {
     const isCertain = (fault.isCertain ?? nemesis === RESTART_EMPTY) && !isUndone;
     return loses ? [{ from, until, locks: loses, why: nemesis, isCertain }] : [];
   });
+  // A forceUnlock() of a Redlock succeeds without the masters that do not answer in time, or whose connection ends: to these it may still be
+  // under way.
+  const isOutOfReach = (from: number, until: number): boolean =>
+    plan.topology === 'masters' &&
+    (until - from >= plan.nodeTimeoutMs ||
+      faults.some((fault) => fault.from <= until && fault.until >= from));
   const byForce = [...history.forcings.values()].map(({ locks, half, from, until, isKnown }) => ({
     from,
-    // A majority of masters has answered: the command to another one may still be under way.
-    until: isKnown && plan.topology !== 'masters' ? until : until + LATE_COMMAND_MS,
+    until: until + (isKnown && !isOutOfReach(from, until) ? 0 : LATE_COMMAND_MS),
     locks,
     half,
     why: 'forceUnlock',

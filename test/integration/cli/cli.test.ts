@@ -1,6 +1,7 @@
 // npx holdfast, as an operator calls it: real processes against a real server.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
@@ -41,7 +42,7 @@ class Command {
   readonly #exit: Promise<unknown[]>;
 
   constructor(args: readonly string[], env: Record<string, string> = {}) {
-    this.child = spawn(process.execPath, [...MAIN.imports, MAIN.file, ...args], {
+    this.child = spawn(process.execPath, [...MAIN.imports, fileURLToPath(MAIN.url), ...args], {
       env: { ...process.env, HOLDFAST_REDIS_URL: inject('redisUrl'), ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
     });

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { Redis } from 'ioredis';
 import { afterEach, describe, expect, inject, it } from 'vitest';
+import { OUTSIDE_VITEST } from '../../support/child.js';
 import { runnable } from '../../support/compiled.js';
 
 const PAGE = readFileSync('docs/tutorial.md', 'utf8');
@@ -12,7 +13,7 @@ const PAGE = readFileSync('docs/tutorial.md', 'utf8');
 /** What a process imports that finds holdfast; its child processes get it as well. */
 const IMPORTS = ['library-under-test.mjs', 'holdfast-from-source.mjs']
   .map((file) => runnable(new URL(`../../support/${file}`, import.meta.url)))
-  .flatMap(({ file, imports }) => [...imports, '--import', file]);
+  .flatMap(({ url, imports }) => [...imports, '--import', url.href]);
 
 /** The numbers that a step prints, in order, and their expected values. */
 type Numbers = readonly number[];
@@ -49,7 +50,7 @@ describe('the tutorial', () => {
 /** Runs the step, and returns its output; it must print no error, and end well. */
 async function outputOf(step: string): Promise<string> {
   const file = fileURLToPath(new URL(`../../tutorial/${step}`, import.meta.url));
-  const env = { ...process.env, HOLDFAST_REDIS_URL: inject('redisUrl') };
+  const env = { ...process.env, ...OUTSIDE_VITEST, HOLDFAST_REDIS_URL: inject('redisUrl') };
   const run = promisify(execFile)(process.execPath, [...IMPORTS, file], { env });
   const { stdout, stderr } = await run;
   expect(stderr).toBe('');

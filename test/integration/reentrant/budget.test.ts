@@ -26,14 +26,16 @@ beforeAll(async () => {
 
 afterAll(() => server[Symbol.asyncDispose]());
 
+/** node-redis writes what one turn of the event loop sends in a `setImmediate`. */
+const timers = (process.env['HOLDFAST_LIBRARY'] ?? '').startsWith('redis@') ? 2 : 0;
 const budgets: [string, PairCost][] = [
-  ['acquire() and release()', { promises: 14, timers: 0, heapKib: 12.75 }],
-  ['withLock()', { promises: 18, timers: 0, heapKib: 14.75 }],
+  ['acquire() and release()', { promises: 14, timers, heapKib: 12.75 }],
+  ['withLock()', { promises: 18, timers, heapKib: 14.75 }],
 ];
 
 it.each(budgets)('%s keeps to its budget', (title, budget) => {
   const { promises, timers, heapKib } = costs[title]!;
   expect(Math.round(promises)).toBeLessThanOrEqual(budget.promises);
-  expect(Math.round(timers)).toBeLessThanOrEqual(budget.timers);
+  expect(Math.round(timers)).toBe(budget.timers); // so the process is known to use the library under test
   expect(heapKib).toBeLessThanOrEqual(budget.heapKib);
 });

@@ -15,10 +15,11 @@ async function play(kind: Kind, seed: number): Promise<RoundResult & { trace: st
 it.each(KINDS)(
   'the seed plays a round of %s locks twice in the same way, byte by byte',
   async (kind) => {
-    const { violations, callCount, trace } = await play(kind, 4711);
+    const { violations, callCount, evidence, trace } = await play(kind, 4711);
     const again = await play(kind, 4711);
     expect(violations).toEqual([]);
     expect(callCount).toBeGreaterThan(20);
+    expect(evidence.faults.length).toBeGreaterThan(0);
     expect(trace.length).toBeGreaterThan(500);
     expect(again.trace.join('\n') === trace.join('\n')).toBe(true);
   },
