@@ -90,7 +90,7 @@ for (
       hash.update(`${line}\n`);
       trace?.write(`${line}\n`);
     },
-    values.fenced,
+    { isFenced: values.fenced },
   );
   const tally = tallies.get(kind) ?? { ...NOTHING };
   tallies.set(kind, tally);

@@ -7,7 +7,7 @@ import type { History } from '../chaos/checker/history.js';
 import { violation, type Evidence, type Violation } from '../chaos/checker/evidence.js';
 import type { Look } from '../chaos/checker/looks.js';
 import { planRound } from '../chaos/plan-round.js';
-import type { Kind, Plan } from '../chaos/plan.js';
+import type { Kind, Plan, PlanWishes } from '../chaos/plan.js';
 import { faultsOf, schedule } from './faults.js';
 import { observe } from './observer.js';
 import type { SimServer } from './network.js';
@@ -31,19 +31,18 @@ const AT_ONCE_MS = 300;
 /** How much longer than `commandTimeout` the sockets of a closing client may take. */
 const CLOSE_SLACK_MS = 600;
 
-/** `trace` is told everything that happens, line by line. `faultsMs`: for how long things go wrong. */
+/** `trace` is told everything that happens, line by line. */
 export async function playRound(
   kind: Kind,
   seed: number,
   trace: (line: string) => void = () => undefined,
-  isFenced?: boolean,
-  faultsMs = 8_000,
+  wishes: Pick<PlanWishes, 'faultsMs' | 'isFenced'> = {},
 ): Promise<RoundResult> {
   const plan = planRound(kind, seed, {
     topology: 'single',
     nemeses: [],
-    faultsMs,
-    isFenced,
+    faultsMs: 8_000,
+    ...wishes,
   });
   const world = new World(plan, trace);
   const { time, history } = world;

@@ -2,7 +2,6 @@
 // long to start.
 import {
   cpSync,
-  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -11,7 +10,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join, relative } from 'node:path';
+import { join, relative } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -47,7 +46,6 @@ export async function compileSources(): Promise<void> {
     const { outputText } = transpileModule(readFileSync(join(ROOT, file), 'utf8'), {
       compilerOptions,
     });
-    mkdirSync(dirname(join(folder, file)), { recursive: true });
     writeFileSync(join(folder, compiledName(file)), outputText);
   }
 }

@@ -11,7 +11,7 @@ import { nameToken, uniqueName } from '../../support/unique-name.js';
 // Callers wait for their own client, which holds the lock outside any run.
 expectWarnings(/^lock ".*" has been waited for /);
 
-const CYCLES = 300;
+const CYCLES = 1_000;
 const CALLERS = 20;
 
 const redis = sharedConnection();

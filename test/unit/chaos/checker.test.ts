@@ -194,6 +194,20 @@ it('the loss of a successor is explained by what its predecessor, whose release 
   expect(told(1_401.5)).toContain('a false alarm'); // its release was answered before the other one entered
 });
 
+it('a forceUnlock() that succeeded without a master out of reach explains a later loss of a Redlock', () => {
+  const notes: Noted[] = [
+    [150, { what: 'forcing', id: 'f', locks: [LOCK] }],
+    [151, { what: 'forced', id: 'f', locks: [LOCK], isKnown: true }],
+    ...held(A, 1_000, 1_100).slice(0, -1),
+    [1_105, { what: 'left', id: A, code: 'LOCK_LOST', message: '', reason: 'forced' }],
+  ];
+  const masters = { kind: 'red', topology: 'masters', nodeTimeoutMs: 200 } as const;
+  const faults = [{ nemesis: 'swallow commands', from: 100, until: 900 }];
+  expect(rulesBroken(notes, { faults, plan: masters })).not.toContain('a false alarm');
+  expect(rulesBroken(notes, { plan: masters })).toContain('a false alarm');
+  expect(rulesBroken(notes, { faults })).toContain('a false alarm'); // one server has answered
+});
+
 it('a call that takes longer than it may is reported, unless its process was suspended', () => {
   const refused: Noted[] = [
     [0, { ...CALL, id: A, waitMs: 100 }],

@@ -165,7 +165,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-const numRuns = Number(process.env['HOLDFAST_PROPERTY_RUNS'] ?? 400);
+const numRuns = Number(process.env['HOLDFAST_PROPERTY_RUNS'] ?? 1_000);
 
 it(`${String(numRuns)} random programs: exclusion holds, all end, nothing is left`, async () => {
   let sections = 0;
