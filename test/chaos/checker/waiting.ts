@@ -17,6 +17,8 @@ import { slowestAnswerMs } from './wake-ups.js';
 const LIMIT_SLACK_MS = 750;
 /** How long after a report of a failed connection a client may be deaf. */
 const RECONNECTS_WITHIN_MS = 2_000;
+/** A server or a process that needs no longer for an answer, or for a turn, is not slow. */
+const SLOW_MS = 25;
 
 /** A call, or a release, that took longer than it may. */
 export function lateCalls(evidence: Evidence): Violation[] {
@@ -58,13 +60,15 @@ export function overtakings(evidence: Evidence): Violation[] {
         return (
           !isDisturbed(evidence, late, since, early.enteredAt!) &&
           !hasLostConnection(evidence, late, since, early.enteredAt!) &&
+          !wasTooSlow(evidence, late, since, early.enteredAt!) &&
           !isDisordered(evidence, lock, since, early.enteredAt!) &&
           !wantedTooMany(evidence, lock, late, since, early.enteredAt!) &&
           (!isWeighted(plan) || isKnownToBeLetInFirst(evidence, lock, early, late))
         );
       });
       if (!later) return [];
-      const message = `${early.id} called for "${lock}" while ${later.id} waited in line, and entered before it`;
+      const waitedMs = Math.round(early.enteredAt! - waitingSince.get(later.owner!)!);
+      const message = `${early.id} called for "${lock}" while ${later.id} waited in line (for ${waitedMs} ms by then), and entered before it`;
       return [violation('an overtaking', early.enteredAt!, message, [later, early], lock)];
     });
   });
@@ -87,9 +91,12 @@ function wantedTooMany(
   );
 }
 
-/** Its client reported a failed connection: a waiter that cannot be notified of a grant is passed over. */
+/**
+ * Its client reported a failed connection: a waiter that cannot be notified of a grant is passed over. A connection that just ends is no news:
+ * the report comes when the next attempt has failed as well, up to a third of a lease later, and a pause.
+ */
 function hasLostConnection(
-  { history }: Evidence,
+  { history, plan }: Evidence,
   { process, client }: Section,
   from: number,
   until: number,
@@ -99,8 +106,43 @@ function hasLostConnection(
       warned.process === process &&
       message.startsWith(`${client}: `) &&
       /connection to Redis \(.*\) failed/.test(message) &&
-      overlapMs(at, at + RECONNECTS_WITHIN_MS, from, until) > 0,
+      overlapMs(at - plan.watchdogMs / 2, at + RECONNECTS_WITHIN_MS, from, until) > 0,
   );
+}
+
+/**
+ * Within one lease, the process, the campaign with its proxies and the server stood still for a quarter of it, all in all: then a place may
+ * have lapsed, or a connection been given up. (A single lag of that length is a disturbance.)
+ */
+function wasTooSlow(
+  { plan, history, ownLags, looks }: Evidence,
+  { process }: Section,
+  from: number,
+  until: number,
+): boolean {
+  const lags = [...history.lags.filter((lag) => lag.process === process), ...ownLags];
+  const stalls = [
+    ...lags.map(({ at, ms }) => ({ from: at - ms, until: at })),
+    ...looks.filter((look) => look.until - look.from > SLOW_MS),
+  ].filter((stall) => overlapMs(stall.from, stall.until, from, until) > 0);
+  return stalls.some((first) => {
+    const lease = { from: first.from, until: first.from + plan.watchdogMs };
+    const within = stalls.filter((each) => each.from >= lease.from && each.from < lease.until);
+    return unionMs(within, lease.until) > plan.watchdogMs / 4;
+  });
+}
+
+/** How long at least one of them lasted, until then. */
+function unionMs(
+  spans: readonly { readonly from: number; readonly until: number }[],
+  until: number,
+): number {
+  let [sum, end] = [0, -Infinity];
+  for (const span of spans.toSorted((one, other) => one.from - other.from)) {
+    sum += Math.max(0, Math.min(span.until, until) - Math.max(span.from, end));
+    end = Math.max(end, span.until);
+  }
+  return sum;
 }
 
 /** It was forced, or lost its line. */
