@@ -10,15 +10,13 @@ import {
   violation,
 } from './evidence.js';
 import type { Section } from './history.js';
-import { heldBy } from './looks.js';
+import { heldBy, SLOW_MS } from './looks.js';
 import { slowestAnswerMs } from './wake-ups.js';
 
 /** The time that a busy machine may add to a limit. */
 const LIMIT_SLACK_MS = 750;
 /** How long after a report of a failed connection a client may be deaf. */
 const RECONNECTS_WITHIN_MS = 2_000;
-/** A server or a process that needs no longer for an answer, or for a turn, is not slow. */
-const SLOW_MS = 25;
 
 /** A call, or a release, that took longer than it may. */
 export function lateCalls(evidence: Evidence): Violation[] {

@@ -1,7 +1,7 @@
 // The events of a round in order: what callers did and believed, what the server said, what went wrong.
 import type { Evidence, Violation } from '../checker/evidence.js';
 import type { Section } from '../checker/history.js';
-import type { Look } from '../checker/looks.js';
+import { SLOW_MS, type Look } from '../checker/looks.js';
 
 export interface TimedEvent {
   readonly at: number;
@@ -24,7 +24,8 @@ export function eventsAround(
 
 /** In order; of one lock, if it is given. */
 export function allEvents(evidence: Evidence, lock?: string): TimedEvent[] {
-  const { history, faults, looks } = evidence;
+  const { history, faults, looks, ownLags } = evidence;
+  const lags = [...history.lags, ...ownLags.map((lag) => ({ ...lag, process: 'the campaign' }))];
   const isHere = (locks: readonly string[]): boolean => lock === undefined || locks.includes(lock);
   const events: TimedEvent[] = [
     ...[...history.sections.values()].filter(({ locks }) => isHere(locks)).flatMap(ofSection),
@@ -66,13 +67,22 @@ export function allEvents(evidence: Evidence, lock?: string): TimedEvent[] {
     ...history.warnings.map(({ at, process, message }): TimedEvent => {
       return { at, who: process, what: message, kind: 'seen' };
     }),
-    ...history.lags.map(({ at, process, ms }): TimedEvent => {
+    ...history.waiting.flatMap(({ at, process, lock, owner }): TimedEvent[] =>
+      isHere([lock]) ? [{ at, who: process, what: `${owner} waits`, kind: 'done' }] : [],
+    ),
+    ...lags.map(({ at, process, ms }): TimedEvent => {
       return {
         at,
         who: process,
         what: `its event loop stood still for ${ms.toFixed(0)} ms`,
         kind: 'fault',
       };
+    }),
+    ...looks.flatMap(({ from, until, server }): TimedEvent[] => {
+      const what = `takes ${(until - from).toFixed(0)} ms to answer`;
+      return until - from > SLOW_MS
+        ? [{ at: until, who: `server ${server}`, what, kind: 'fault' }]
+        : [];
     }),
     ...changes(looks.filter(({ lock }) => isHere([lock]))),
   ];

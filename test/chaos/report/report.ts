@@ -7,8 +7,10 @@ import type { RoundResult } from '../round.js';
 import { allEvents, eventsAround } from './events.js';
 import { picture } from './picture.js';
 
-/** How many events before the violation are told. */
+/** How many events before a violation its report tells. */
 const EVENT_COUNT = 200;
+/** And how many of them are printed, of the first violation: where the report is not kept, they must do. */
+const PRINTED_COUNT = 100;
 
 /** Returns what to print: where the report is, and what it is about. */
 export function writeReport(result: RoundResult, folder: string): string {
@@ -24,7 +26,16 @@ export function writeReport(result: RoundResult, folder: string): string {
     ...lines,
     ...more,
     `  again: ${replayOf(plan)}`,
+    ...printed(result),
   ].join('\n');
+}
+
+/** The events around the first violation; times from it. */
+function printed({ evidence, violations: [first] }: RoundResult): string[] {
+  if (!first) return [];
+  return eventsAround(evidence, first, PRINTED_COUNT).map(
+    ({ at, who, what }) => `  ${(at - first.at).toFixed(1)} ${who} ${what}`,
+  );
 }
 
 function html(result: RoundResult): string {
