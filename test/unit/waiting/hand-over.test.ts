@@ -272,6 +272,27 @@ describe('nothing is left on the server', () => {
     expect(server.heldNames).toEqual([]);
   });
 
+  it('by a hand-over that arrives when its successor was given up, and the older owner could not be removed yet', async () => {
+    await connect({ commandTimeout: 1_000 });
+    const take = vi.spyOn(server, 'take');
+    server.fate = (command) => {
+      if (command.startsWith('hand over')) return 'lost command';
+      return command === 'release a me:1' ? 'loading' : 'answered';
+    };
+    const { first, second } = await oneWaits({ held: { lease: 60_000 }, wanted: { lease: 9_000 } });
+    first.release().catch(() => undefined);
+    const hold = await second;
+    const [, command, args] = take.mock.calls.at(-1)!;
+    await pass(usableMs(9_000) + 5_000);
+    expect(hold.signal.reason).toMatchObject({ lossReason: 'unreachable' });
+    server.fate = () => 'answered';
+    const late = vi.fn();
+    server.take(take.mock.calls.at(-1)![0], command, args, late);
+    expect(late).toHaveBeenCalledWith(['done']);
+    await pass(5_000);
+    expect(server.heldNames).toEqual([]);
+  });
+
   it.each([
     ['fenced, and the release has failed', true, 5_100],
     ['fenced, and the release goes on', true, 2_600],
