@@ -245,4 +245,28 @@ export function portPromises(world: () => PortWorld): void {
       expect(attempt.told).toEqual(['ready', 'ended']);
     },
   );
+
+  it.for([
+    ['classic', false],
+    ['sharded', true],
+  ] as const)(
+    'subscribes to a %s channel again before it is unsubscribed',
+    async ([, isSharded], { skip }) => {
+      skip(isSharded && !(await world().hasSharded()), NO_SHARDED);
+      const attempt = await opened('subscriptions');
+      const leave = (): void => {
+        attempt.connection.unsubscribe('open', isSharded, failing);
+      };
+      const answers = [attempt.subscribe(['open'], isSharded)];
+      for (let times = 0; times < 3; times++) {
+        leave();
+        answers.push(attempt.subscribe(['open'], isSharded));
+        expect(await Promise.all(answers)).toEqual(answers.map(() => undefined));
+        await attempt.ask('ping', 'behind');
+        expect(await world().publish('open', String(times), isSharded)).toBe(1);
+        await expect.poll(() => attempt.messages.at(-1)).toBe(`open: ${String(times)}`);
+      }
+      await closed(world(), attempt);
+    },
+  );
 }

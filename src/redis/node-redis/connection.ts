@@ -18,8 +18,8 @@ export interface NodeRedisClient {
   sendCommand(args: readonly string[]): Promise<unknown>;
   subscribe(channels: readonly string[], listener: Listener): Promise<void>;
   sSubscribe(channels: readonly string[], listener: Listener): Promise<void>;
-  unsubscribe(channel: string): Promise<void>;
-  sUnsubscribe(channel: string): Promise<void>;
+  unsubscribe(channel: string, listener: Listener): Promise<void>;
+  sUnsubscribe(channel: string, listener: Listener): Promise<void>;
 }
 
 type Listener = (payload: string, channel: string) => void;
@@ -157,7 +157,9 @@ export class NodeRedisConnection implements Connection {
   }
 
   unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void {
-    this.#client?.[isSharded ? 'sUnsubscribe' : 'unsubscribe'](channel).catch((error: unknown) => {
+    // (With the listener: without it, node-redis takes the channel for subscribed until the answer, and a SUBSCRIBE meanwhile is not sent.)
+    const unsubscribe = isSharded ? 'sUnsubscribe' : 'unsubscribe';
+    this.#client?.[unsubscribe](channel, this.#message).catch((error: unknown) => {
       failed(asFailure(error));
     });
   }

@@ -1,9 +1,6 @@
 // The answers of the servers: the holder of each lock, and the contents of a semaphore or a read-write lock.
 import { grouped } from './history.js';
 
-/** A server that needs no longer for an answer is not slow. */
-export const SLOW_MS = 25;
-
 /** A server's answer about a lock at some instant between `from` and `until`. */
 export interface Look {
   readonly from: number;

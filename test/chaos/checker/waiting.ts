@@ -10,7 +10,7 @@ import {
   violation,
 } from './evidence.js';
 import type { Section } from './history.js';
-import { heldBy, SLOW_MS } from './looks.js';
+import { heldBy } from './looks.js';
 import { slowestAnswerMs } from './wake-ups.js';
 
 /** The time that a busy machine may add to a limit. */
@@ -58,7 +58,6 @@ export function overtakings(evidence: Evidence): Violation[] {
         return (
           !isDisturbed(evidence, late, since, early.enteredAt!) &&
           !hasLostConnection(evidence, late, since, early.enteredAt!) &&
-          !wasTooSlow(evidence, late, since, early.enteredAt!) &&
           !isDisordered(evidence, lock, since, early.enteredAt!) &&
           !wantedTooMany(evidence, lock, late, since, early.enteredAt!) &&
           (!isWeighted(plan) || isKnownToBeLetInFirst(evidence, lock, early, late))
@@ -89,12 +88,9 @@ function wantedTooMany(
   );
 }
 
-/**
- * Its client reported a failed connection: a waiter that cannot be notified of a grant is passed over. A connection that just ends is no news:
- * the report comes when the next attempt has failed as well, up to a third of a lease later, and a pause.
- */
+/** Its client reported a failed connection: a waiter that cannot be notified of a grant is passed over. */
 function hasLostConnection(
-  { history, plan }: Evidence,
+  { history }: Evidence,
   { process, client }: Section,
   from: number,
   until: number,
@@ -104,43 +100,8 @@ function hasLostConnection(
       warned.process === process &&
       message.startsWith(`${client}: `) &&
       /connection to Redis \(.*\) failed/.test(message) &&
-      overlapMs(at - plan.watchdogMs / 2, at + RECONNECTS_WITHIN_MS, from, until) > 0,
+      overlapMs(at, at + RECONNECTS_WITHIN_MS, from, until) > 0,
   );
-}
-
-/**
- * Within one lease, the process, the campaign with its proxies and the server stood still for a quarter of it, all in all: then a place may
- * have lapsed, or a connection been given up. (A single lag of that length is a disturbance.)
- */
-function wasTooSlow(
-  { plan, history, ownLags, looks }: Evidence,
-  { process }: Section,
-  from: number,
-  until: number,
-): boolean {
-  const lags = [...history.lags.filter((lag) => lag.process === process), ...ownLags];
-  const stalls = [
-    ...lags.map(({ at, ms }) => ({ from: at - ms, until: at })),
-    ...looks.filter((look) => look.until - look.from > SLOW_MS),
-  ].filter((stall) => overlapMs(stall.from, stall.until, from, until) > 0);
-  return stalls.some((first) => {
-    const lease = { from: first.from, until: first.from + plan.watchdogMs };
-    const within = stalls.filter((each) => each.from >= lease.from && each.from < lease.until);
-    return unionMs(within, lease.until) > plan.watchdogMs / 4;
-  });
-}
-
-/** How long at least one of them lasted, until then. */
-function unionMs(
-  spans: readonly { readonly from: number; readonly until: number }[],
-  until: number,
-): number {
-  let [sum, end] = [0, -Infinity];
-  for (const span of spans.toSorted((one, other) => one.from - other.from)) {
-    sum += Math.max(0, Math.min(span.until, until) - Math.max(span.from, end));
-    end = Math.max(end, span.until);
-  }
-  return sum;
 }
 
 /** It was forced, or lost its line. */

@@ -1,7 +1,10 @@
 // The events of a round in order: what callers did and believed, what the server said, what went wrong.
 import type { Evidence, Violation } from '../checker/evidence.js';
 import type { Section } from '../checker/history.js';
-import { SLOW_MS, type Look } from '../checker/looks.js';
+import type { Look } from '../checker/looks.js';
+
+/** An answer that takes longer is slow. */
+const SLOW_ANSWER_MS = 25;
 
 export interface TimedEvent {
   readonly at: number;
@@ -25,6 +28,7 @@ export function eventsAround(
 /** In order; of one lock, if it is given. */
 export function allEvents(evidence: Evidence, lock?: string): TimedEvent[] {
   const { history, faults, looks, ownLags } = evidence;
+  const here = looks.filter(({ lock: each }) => isHere([each]));
   const lags = [...history.lags, ...ownLags.map((lag) => ({ ...lag, process: 'the campaign' }))];
   const isHere = (locks: readonly string[]): boolean => lock === undefined || locks.includes(lock);
   const events: TimedEvent[] = [
@@ -78,13 +82,12 @@ export function allEvents(evidence: Evidence, lock?: string): TimedEvent[] {
         kind: 'fault',
       };
     }),
-    ...looks.flatMap(({ from, until, server }): TimedEvent[] => {
+    ...here.flatMap(({ from, until, server }): TimedEvent[] => {
       const what = `takes ${(until - from).toFixed(0)} ms to answer`;
-      return until - from > SLOW_MS
-        ? [{ at: until, who: `server ${server}`, what, kind: 'fault' }]
-        : [];
+      const isSlow = until - from > SLOW_ANSWER_MS;
+      return isSlow ? [{ at: until, who: `server ${server}`, what, kind: 'fault' }] : [];
     }),
-    ...changes(looks.filter(({ lock }) => isHere([lock]))),
+    ...changes(here),
   ];
   return events.sort((one, other) => one.at - other.at);
 }

@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import type { Violation } from '../checker/evidence.js';
 import type { Plan } from '../plan.js';
 import type { RoundResult } from '../round.js';
-import { allEvents, eventsAround } from './events.js';
+import { allEvents, eventsAround, type TimedEvent } from './events.js';
 import { picture } from './picture.js';
 
 /** How many events before a violation its report tells. */
 const EVENT_COUNT = 200;
-/** And how many of them are printed, of the first violation: where the report is not kept, they must do. */
+/** How many are printed for the first violation, since a CI run may keep no report. */
 const PRINTED_COUNT = 100;
 
 /** Returns what to print: where the report is, and what it is about. */
@@ -21,21 +21,18 @@ export function writeReport(result: RoundResult, folder: string): string {
   writeFileSync(path.replace('.html', '.txt'), allOf(result));
   const lines = violations.slice(0, 5).map(({ rule, message }) => `  ${rule}: ${message}`);
   const more = violations.length > 5 ? [`  and ${violations.length - 5} more`] : [];
+  const printed = violations
+    .slice(0, 1)
+    .flatMap((first) =>
+      eventsAround(result.evidence, first, PRINTED_COUNT).map(lineFrom(first.at)),
+    );
   return [
     `VIOLATION in ${plan.kind} ${plan.seed} on ${plan.topology}: ${path}`,
     ...lines,
     ...more,
     `  again: ${replayOf(plan)}`,
-    ...printed(result),
+    ...printed,
   ].join('\n');
-}
-
-/** The events around the first violation; times from it. */
-function printed({ evidence, violations: [first] }: RoundResult): string[] {
-  if (!first) return [];
-  return eventsAround(evidence, first, PRINTED_COUNT).map(
-    ({ at, who, what }) => `  ${(at - first.at).toFixed(1)} ${who} ${what}`,
-  );
 }
 
 function html(result: RoundResult): string {
@@ -64,9 +61,12 @@ ${violations
 
 /** Every event of the round, a line each; times from when it was healed. */
 function allOf({ evidence }: RoundResult): string {
-  return allEvents(evidence)
-    .map(({ at, who, what }) => `${(at - evidence.healedAt).toFixed(1)} ${who} ${what}\n`)
-    .join('');
+  return `${allEvents(evidence).map(lineFrom(evidence.healedAt)).join('\n')}\n`;
+}
+
+/** Of an event a line, in milliseconds from then. */
+function lineFrom(then: number): (event: TimedEvent) => string {
+  return ({ at, who, what }) => `${(at - then).toFixed(1)} ${who} ${what}`;
 }
 
 function about(violation: Violation, { evidence }: RoundResult): string {

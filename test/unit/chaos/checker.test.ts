@@ -6,7 +6,6 @@ import {
   LOCK,
   rulesBroken,
   violationsIn,
-  type LookMade,
   type Noted,
 } from '../../support/checked-history.js';
 import { planRound } from '../../chaos/plan-round.js';
@@ -239,27 +238,6 @@ it('in a fair line, a caller that overtakes a known waiter is reported', () => {
     [287, { what: 'forced', id: 'f', locks: [lock], isKnown: true }],
   ];
   expect(rulesBroken([...order, ...forced('another')])).toEqual(['an overtaking']);
-});
-
-it('a waiter may be overtaken while its connection is found dead, or while all is too slow for its place', () => {
-  const late = held(A, 900, 1_000, { isFair: true });
-  const early = held(B, 700, 800, { isFair: true });
-  const waits: Noted = [290, { what: 'waiting', lock: LOCK, owner: `${A}:1` }];
-  const called: Noted = [200, { ...CALL, id: A, isFair: true }];
-  const brokenWith = (notes: Noted[], looks: LookMade[] = []): string[] =>
-    rulesBroken([called, waits, ...early, ...late.slice(1), ...notes], { looks });
-  const message = `${CALL.client}: the subscriber connection to Redis (h:1) failed: no answer`;
-  const failed = (at: number): Noted => [at, { what: 'warned', message }];
-  expect(brokenWith([failed(1_100)])).toEqual([]);
-  expect(brokenWith([failed(1_300)])).toEqual(['an overtaking']);
-  const lagged = (at: number, ms: number): Noted => [at, { what: 'lagged', ms }];
-  const lags = [lagged(400, 100), lagged(500, 100)];
-  expect(brokenWith(lags)).toEqual(['an overtaking']);
-  expect(brokenWith([...lags, lagged(600, 60)])).toEqual([]);
-  expect(brokenWith(lags, [{ from: 610, until: 670 }])).toEqual([]);
-  expect(brokenWith(lags, [{ from: 430, until: 490 }])).toEqual(['an overtaking']); // at the same time
-  expect(brokenWith(lags, [{ from: 610, until: 634 }])).toEqual(['an overtaking']);
-  expect(brokenWith([...lags, lagged(900, 60)])).toEqual(['an overtaking']); // afterwards
 });
 
 it('an event that should never come up is reported', () => {
