@@ -28,9 +28,9 @@ export function eventsAround(
 /** In order; of one lock, if it is given. */
 export function allEvents(evidence: Evidence, lock?: string): TimedEvent[] {
   const { history, faults, looks, ownLags } = evidence;
+  const isHere = (locks: readonly string[]): boolean => lock === undefined || locks.includes(lock);
   const here = looks.filter(({ lock: each }) => isHere([each]));
   const lags = [...history.lags, ...ownLags.map((lag) => ({ ...lag, process: 'the campaign' }))];
-  const isHere = (locks: readonly string[]): boolean => lock === undefined || locks.includes(lock);
   const events: TimedEvent[] = [
     ...[...history.sections.values()].filter(({ locks }) => isHere(locks)).flatMap(ofSection),
     ...faults.flatMap(({ nemesis, from, until, detail, workers, clients, servers }) => {

@@ -1,5 +1,6 @@
 // What a caller may do: each of the ways to lock, nested, in parallel, given up, extended, forced; and the same with permits.
 import type { AcquireOptions } from '../../../src/index.js';
+import { STAYS_AWAY } from '../plan.js';
 import type { Action, Caller } from './caller.js';
 import { DESERTION } from './journal.js';
 import type { Held, Party, PartyLock, Request, Target } from './party.js';
@@ -309,7 +310,7 @@ async function useAgain({ random, party, sections, time }: Caller): Promise<void
 
 /** Leaves the locks to others for a while: where all want one all the time, nobody keeps it. */
 async function stayAway({ random, party, time }: Caller): Promise<void> {
-  await time.sleep(random.between(0, 40 * party.keepMs));
+  await time.sleep(random.between(0, STAYS_AWAY * party.keepMs));
 }
 
 /** Passes a hold to another client of this process or of any; or two clients want it, or none does. */
