@@ -89,6 +89,3 @@ export interface PlanWishes {
 export function isWeighted({ kind }: Pick<Plan, 'kind'>): boolean {
   return kind === 'semaphore' || kind === 'read-write';
 }
-
-/** For how long a caller may leave kept locks to others: a multiple of the time for which they are kept. */
-export const STAYS_AWAY = 40;

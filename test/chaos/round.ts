@@ -7,7 +7,7 @@ import { History, Journals } from './checker/history.js';
 import { Observer } from './checker/observer.js';
 import { closeAll, findLeftovers, OwnLag, waitingInVain } from './ending.js';
 import { NEMESES } from './nemeses/all.js';
-import { STAYS_AWAY, type Plan } from './plan.js';
+import type { Plan } from './plan.js';
 import { Stage } from './stage/stage.js';
 
 export interface RoundResult {
@@ -97,10 +97,7 @@ async function letThingsGoWrong(stage: Stage): Promise<void> {
   ]);
 }
 
-/**
- * Nothing new begins; all who wait get their turn. Returns who waits in vain: nothing has happened for two leases, or for as long as a caller may
- * stay away, and some slack.
- */
+/** Nothing new begins; all who wait get their turn. Returns who waits in vain: nothing has happened for a lease and some slack. */
 async function drain(
   { crew, plan }: Stage,
   journals: Journals,
@@ -115,7 +112,7 @@ async function drain(
       () => undefined, // killed by us, below
     );
   }
-  const patienceMs = Math.max(2 * plan.watchdogMs, STAYS_AWAY * (plan.keepMs ?? 0)) + 3_000;
+  const patienceMs = 2 * plan.watchdogMs + 3_000;
   let movedAt = machineMs();
   while (working.size > 0) {
     await sleep(50);

@@ -250,7 +250,7 @@ export function portPromises(world: () => PortWorld): void {
     ['classic', false],
     ['sharded', true],
   ] as const)(
-    'subscribes to a %s channel again before it is unsubscribed',
+    'subscribes to a %s channel again while its UNSUBSCRIBE is unanswered',
     async ([, isSharded], { skip }) => {
       skip(isSharded && !(await world().hasSharded()), NO_SHARDED);
       const attempt = await opened('subscriptions');

@@ -1,6 +1,5 @@
 // What a caller may do: each of the ways to lock, nested, in parallel, given up, extended, forced; and the same with permits.
 import type { AcquireOptions } from '../../../src/index.js';
-import { STAYS_AWAY } from '../plan.js';
 import type { Action, Caller } from './caller.js';
 import { DESERTION } from './journal.js';
 import type { Held, Party, PartyLock, Request, Target } from './party.js';
@@ -309,8 +308,10 @@ async function useAgain({ random, party, sections, time }: Caller): Promise<void
 }
 
 /** Leaves the locks to others for a while: where all want one all the time, nobody keeps it. */
-async function stayAway({ random, party, time }: Caller): Promise<void> {
-  await time.sleep(random.between(0, STAYS_AWAY * party.keepMs));
+async function stayAway(caller: Caller): Promise<void> {
+  const { random, party, time } = caller;
+  for (let times = random.between(0, 40); times > 0 && !caller.isStopping; times--)
+    await time.sleep(Math.min(times, 1) * party.keepMs);
 }
 
 /** Passes a hold to another client of this process or of any; or two clients want it, or none does. */

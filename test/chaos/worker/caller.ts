@@ -52,6 +52,10 @@ export class Caller {
     return partner ? new Caller({ sections: partner, random, watchdogMs, time, post }) : this;
   }
 
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
   /** Nothing new begins. */
   stop(): void {
     this.#isStopping = true;
