@@ -199,8 +199,9 @@ it('an answer that is here but unread, since the event loop was blocked, counts'
   await using direct = await nodes.client(); // a proxy would be blocked as well
   const lock = direct.lock(uniqueName(), { nodeTimeout: 50 });
   const acquiring = lock.tryLock();
+  // Then all is sent: node-redis writes in a `setImmediate`.
   await new Promise((resolve) => {
-    process.nextTick(resolve); // all is sent
+    process.nextTick(setImmediate, resolve);
   });
   const blockedUntilMs = performance.now() + 300;
   while (performance.now() < blockedUntilMs); // the masters answer meanwhile
