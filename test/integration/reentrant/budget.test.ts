@@ -14,7 +14,7 @@ beforeAll(async () => {
     HOLDFAST_TEST_REDIS_URL: server.url,
     HOLDFAST_TEST_LOCK: uniqueName(),
   });
-  ({ costs } = (await child.next('costs', 60_000)) as unknown as {
+  ({ costs } = (await child.next('costs', 120_000)) as unknown as {
     costs: Record<string, PairCost>;
   });
   for (const [title, { promises, timers, heapKib }] of Object.entries(costs)) {
@@ -22,7 +22,7 @@ beforeAll(async () => {
       `${title}: ${promises.toFixed(1)} promises, ${timers.toFixed(1)} timers, ${heapKib.toFixed(1)} KiB of heap more than a raw pair`,
     );
   }
-}, 90_000);
+}, 150_000);
 
 afterAll(() => server[Symbol.asyncDispose]());
 

@@ -45,7 +45,7 @@ const pairs: Record<string, () => Promise<void>> = {
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
-const COUNTS = 41;
+const COUNTS = 25;
 
 const counts: Record<string, PairCost[]> = {};
 for (const pair of Object.values(pairs)) for (let i = 0; i < 1_000; i++) await pair();
