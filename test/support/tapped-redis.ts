@@ -52,8 +52,8 @@ export class TappedRedis implements LibrarySource {
     this.#replaced.set(name, reply);
   }
 
-  /** What this script, or the greeting's INFO, is answered stays away until the function that this returns is called. */
-  holdAnswers(name: ScriptName | 'info'): () => void {
+  /** What this script is answered stays away until the function that this returns is called. */
+  holdAnswers(name: ScriptName): () => void {
     let release!: () => void;
     this.#held.set(name, new Promise((resolve) => (release = resolve)));
     return () => {

@@ -168,7 +168,7 @@ export class RedLockBackend implements LockBackend {
 
   async forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]> {
     // From a master that is left out, the holder's renewals would restore the lock on the others.
-    await this.whenAllSettled();
+    await this.#until(() => this.#areAllSettled, this.nodeTimeoutMs);
     const forced = await this.#all('not known to be forced', (lock) =>
       lock.forceUnlock(forcedNoteTtlMs),
     );
@@ -267,11 +267,6 @@ export class RedLockBackend implements LockBackend {
   /** Resolves when a majority is connected, or no master is still connecting; or after `limitMs`. */
   async whenSettled(limitMs?: number): Promise<void> {
     await this.#until(() => this.#isSettled, limitMs ?? Infinity);
-  }
-
-  /** Resolves when no master is still connecting; or after `nodeTimeoutMs`. */
-  async whenAllSettled(): Promise<void> {
-    await this.#until(() => this.#areAllSettled, this.nodeTimeoutMs);
   }
 
   /** Resolves when `isSo`, checked whenever a master's connection changes; or after `limitMs`, to go on with the connected masters. */
@@ -373,8 +368,6 @@ class RedWaiter extends LineWaiter {
     this.#isOwnerUsed = true;
     const lock = this.#lock;
     await lock.whenSettled();
-    // A single attempt is not repeated when another master has connected, so it waits for all of them.
-    if (this.request.waitMs === 0) await lock.whenAllSettled();
     if (this.#hasLeft) throw new UnwantedError();
     assertDistinct(lock.name, lock.masters);
     const sentAt = now(lock.clock); // the time for connecting does not count against the lease
