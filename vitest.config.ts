@@ -20,11 +20,12 @@ const libraryUnderTest: Plugin = {
 };
 
 /**
- * Most tests wait rather than compute: eight at a time, but half as many when the processors have a lot of other work. No test should be
- * blocked for longer than its leases, a second or two.
+ * Most tests wait rather than compute: five at a time on two processors (eight take longer), but half as many when these have a lot of
+ * other work. No test should be blocked for longer than its leases, a second or two.
  */
+const processors = availableParallelism();
 const [load = 0] = loadavg();
-const WORKERS = load < 2 * availableParallelism() ? 8 : 4;
+const WORKERS = Math.ceil(Math.min(8, 2.5 * processors) / (load < 3 * processors ? 1 : 2));
 
 // Notes beside the failed lines; vitest adds them only if it chooses the reporter itself.
 const onGitHub = process.env['GITHUB_ACTIONS'] === 'true' ? ['github-actions'] : [];
@@ -58,7 +59,7 @@ export default defineConfig({
           name: 'unit',
           include: ['test/unit/**/*.test.ts'],
           // vitest would reserve one processor for itself, half of a small machine.
-          maxWorkers: availableParallelism(),
+          maxWorkers: processors,
           testTimeout: 5_000,
         },
       },

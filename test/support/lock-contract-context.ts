@@ -6,6 +6,8 @@ import { uniqueName } from './unique-name.js';
 export interface LockKind {
   /** A client with these options; the suite closes it. */
   newClient(options: Partial<HoldfastOptions>): Holdfast;
+  /** Waits until the client is connected to all servers; left out: there is one, and its calls wait for it. */
+  readonly connected?: (client: Holdfast) => Promise<unknown>;
   /** Its name in `util.inspect`. */
   readonly className: string;
   /** Its events are those of its members, each by its own client. */
@@ -49,10 +51,11 @@ export function contextPerTest(
 ): () => ContractContext {
   let context: ContractContext;
 
-  beforeEach(() => {
+  beforeEach(async () => {
     const options = { lockWatchdogTimeout: leaseMs, commandTimeout: 5_000 };
     const client = kind.newClient(options);
     const stranger = kind.newClient(options);
+    if (kind.connected) await Promise.all([client, stranger].map(kind.connected));
     const name = uniqueName(kindName.replaceAll(' ', '-'));
     const lock = kind.getLock(client, name);
     const seen = kind.getLock(stranger, name);

@@ -97,17 +97,21 @@ export function redlockContracts(
     };
     return client;
   };
+  const connected = (client: Holdfast): Promise<unknown> =>
+    Promise.all(members.get(client)!.map((member) => member.ping()));
   const over = <T extends Lock>(client: Holdfast, get: (member: Holdfast) => T): T[] =>
     members.get(client)!.map(get);
   lockContract('Redlock', {
     className: 'RedLock',
     newClient,
+    connected,
     getLock: (client, name) =>
       client.getRedLock(...over(client, (each) => each.getLock(name)), plain),
   });
   lockContract('fenced Redlock', {
     className: 'FencedRedLock',
     newClient,
+    connected,
     getLock: (client, name) =>
       client.getRedLock(...over(client, (each) => each.getFencedLock(name)), fenced),
   });
