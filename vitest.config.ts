@@ -28,7 +28,7 @@ const processors = availableParallelism();
 const [load = 0] = loadavg();
 const WORKERS = Math.ceil(Math.min(8, 2.5 * processors) / (load < 3 * processors ? 1 : 2));
 
-/** vitest starts the largest files first until it knows which take longest: the contracts, of a few lines each. */
+/** In a fresh clone vitest starts the largest files first. The contracts have a few lines each, and take longest. */
 class ContractsFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);

@@ -6,7 +6,7 @@ import { uniqueName } from './unique-name.js';
 export interface LockKind {
   /** A client with these options; the suite closes it. */
   newClient(options: Partial<HoldfastOptions>): Holdfast;
-  /** Waits until the client is connected to all servers; left out: there is one, and its calls wait for it. */
+  /** Waits until the client is connected to all servers; left out for one server, whose connection every call waits for. */
   readonly connected?: (client: Holdfast) => Promise<unknown>;
   /** Its name in `util.inspect`. */
   readonly className: string;

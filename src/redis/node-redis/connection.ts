@@ -157,7 +157,7 @@ export class NodeRedisConnection implements Connection {
   }
 
   unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void {
-    // (With the listener: without it, node-redis takes the channel for subscribed until the answer, and a SUBSCRIBE meanwhile is not sent.)
+    // If no listener is named, node-redis considers the channel subscribed until the answer, and sends no SUBSCRIBE meanwhile.
     const unsubscribe = isSharded ? 'sUnsubscribe' : 'unsubscribe';
     this.#client?.[unsubscribe](channel, this.#message).catch((error: unknown) => {
       failed(asFailure(error));

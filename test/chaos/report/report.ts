@@ -64,9 +64,9 @@ function allOf({ evidence }: RoundResult): string {
   return `${allEvents(evidence).map(lineFrom(evidence.healedAt)).join('\n')}\n`;
 }
 
-/** Of an event a line, in milliseconds from then. */
-function lineFrom(then: number): (event: TimedEvent) => string {
-  return ({ at, who, what }) => `${(at - then).toFixed(1)} ${who} ${what}`;
+/** Writes an event as one line, with its time in milliseconds from `zeroAt`. */
+function lineFrom(zeroAt: number): (event: TimedEvent) => string {
+  return ({ at, who, what }) => `${(at - zeroAt).toFixed(1)} ${who} ${what}`;
 }
 
 function about(violation: Violation, { evidence }: RoundResult): string {

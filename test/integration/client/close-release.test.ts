@@ -78,7 +78,7 @@ describe('release() to a silent server', () => {
     const hold = await client.getLock(name).acquire({ lease: 2_000 });
     proxy().blackhole();
     const releasing = rejectionOf(hold.release());
-    await sleep(COMMAND_TIMEOUT_MS / 3); // in the same turn, release() and close() would give up in the same millisecond
+    await sleep(COMMAND_TIMEOUT_MS / 3); // otherwise release() and close() give up in the same millisecond
     const closing = client.close();
     expect(await releasing).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
     await closing;

@@ -16,7 +16,7 @@ afterAll(async () => {
   await masters[Symbol.asyncDispose]();
 });
 
-// The first attempt of a new client connects to all three, which may take a busy machine over a second.
+// A busy machine may take over a second to answer.
 redlockContracts(
   (options) => masters.map(({ url }) => newClient({ ...options, redis: url })),
   { nodeTimeout: 2_500, restartGuard: false },

@@ -51,12 +51,12 @@ describe('part 2: a timeout for each master', () => {
         expect(acquireMs).toBeLessThan(2_000 + lag.longestMs);
         expect(releaseMs).toBeLessThan(2_000 + lag.longestMs);
       }
-      for (const proxy of proxies) proxy.heal(); // the client closes without waiting for them
+      for (const proxy of proxies) proxy.heal(); // so that closing the client does not wait for them
     },
   );
 
   it('a lock is not reported as free while a silent master may decide the majority', async () => {
-    await using looker = await client(3, 12_000); // a query takes up to a third of that
+    await using looker = await client(3, 12_000); // its `commandTimeout`, which ends the query, is a third of it
     const lock = looker.lock(uniqueName(), { nodeTimeout: NODE_TIMEOUT_MS });
     await nodes.holdBy('somebody:1', lock, [1, 2]);
     expect(await lock.isLocked()).toBe(true);

@@ -240,6 +240,21 @@ it('in a fair line, a caller that overtakes a known waiter is reported', () => {
   expect(rulesBroken([...order, ...forced('another')])).toEqual(['an overtaking']);
 });
 
+it("a waiter may be overtaken while its connection is down, but not another client's", () => {
+  const late = held(A, 900, 1_000, { isFair: true });
+  const early = held(B, 700, 800, { isFair: true });
+  const waits: Noted = [290, { what: 'waiting', lock: LOCK, owner: `${A}:1` }];
+  const called: Noted = [200, { ...CALL, id: A, isFair: true }];
+  const failedOf = (client: string): Noted => {
+    const message = `${client}: the subscriber connection to Redis (h:1) failed: no answer`;
+    return [600, { what: 'warned', message }];
+  };
+  const brokenWith = (failed: Noted): string[] =>
+    rulesBroken([called, waits, ...early, ...late.slice(1), failed]);
+  expect(brokenWith(failedOf(CALL.client))).toEqual([]);
+  expect(brokenWith(failedOf('another'))).toEqual(['an overtaking']);
+});
+
 it('an event that should never come up is reported', () => {
   const odd: Noted = [10, { what: 'refused', id: A, code: 'TypeError', message: 'x is undefined' }];
   expect(rulesBroken([[0, { ...CALL, id: A }], odd])).toEqual(['an odd error']);
