@@ -171,11 +171,11 @@ function isQuiet(evidence: Evidence, section: Section, from: number, until: numb
   return limitMs >= LEAST_LIMIT_MS && slowestAnswerMs(evidence, from, until) < SLOW * limitMs;
 }
 
-/** How long the server had at least for its answer. */
-function leastLimitMs({ plan }: Evidence, { enteredAt, waitMs }: Section): number {
+/** How long the server had at least for its answer. A lease that is over when the answer comes was acquired for nothing. */
+function leastLimitMs({ plan }: Evidence, { enteredAt, waitMs, leaseMs }: Section): number {
   const ofOne = plan.kind === 'red' ? plan.nodeTimeoutMs : plan.commandTimeoutMs;
-  const ofCall = enteredAt === undefined && waitMs ? waitMs : Infinity;
-  return Math.min(ofOne, ofCall);
+  if (enteredAt !== undefined) return ofOne;
+  return Math.min(ofOne, leaseMs, ...(waitMs ? [waitMs] : []));
 }
 
 /** Since all was healed, its client has held exactly these locks: so it has its connections. */
