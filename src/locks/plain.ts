@@ -512,8 +512,9 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
 
   override wait(seen: HeldReply, triedAtMs: number): void {
     super.wait(seen, triedAtMs);
-    // It was given the lock while it tried, or the holder has ended since, and the lock is kept: nobody else would wake it.
-    if (this.#accepted || this.#lock.isKeptHere) this.entry?.goOn();
+    // It was given the lock while it tried, or the holder has ended since, and the lock is kept: nobody else would wake a waiter.
+    if (this.#accepted) this.entry?.goOn();
+    else if (this.#lock.isKeptHere) this.#lock.localLine?.mayBeFree();
   }
 
   override leave(leaseMs?: number): boolean {
@@ -584,7 +585,8 @@ class LocalLocks {
   constructor(connection: RedisClient) {
     connection.listen({
       refused: () => {
-        for (const line of this.lines.all) line.refused();
+        // One waiter after another is woken, so that each gets the error of its own try.
+        for (const line of this.lines.all) line.mayBeFree();
       },
     });
   }

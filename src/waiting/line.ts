@@ -92,6 +92,7 @@ export class Line<Next = unknown> implements ChannelListener {
 
   /** This waiter is about to get the lock: no other waiter tries until this one leaves or has tried itself. */
   reserve(entry: LineEntry<Next>): void {
+    if (!this.isTrying(entry)) this.#attempt?.entry.sleep(); // it was woken in vain
     this.#next = undefined;
     this.#attempt = { entry, sinceMs: this.clock.nowMs(), reason: 'may be free' };
   }
@@ -175,8 +176,8 @@ export class Line<Next = unknown> implements ChannelListener {
     else this.#standBack.beginRoundTrips(roundTrip, this.#wakeFirst);
   }
 
-  /** The server refuses this client: wakes one waiter after another, so that each gets the error of its own try. */
-  refused(): void {
+  /** The first waiter tries; if an attempt is under way, then after that. */
+  mayBeFree(): void {
     this.#wake();
   }
 
@@ -267,7 +268,7 @@ export class LineEntry<Next = unknown> {
     this.sinceMs = sinceMs;
     this.#deferMs = deferMs;
     this.next = next;
-    this.#sleep();
+    this.sleep();
   }
 
   /** Resolves when it is this caller's turn to try. */
@@ -301,7 +302,7 @@ export class LineEntry<Next = unknown> {
 
   /** The attempt found the lock held for another `ttlMs` (-1: no expiry): sleeps again, at the same place. */
   stillHeld(ttlMs: number): void {
-    this.#sleep();
+    this.sleep();
     this.#line.stillHeld(this, ttlMs);
   }
 
@@ -317,7 +318,8 @@ export class LineEntry<Next = unknown> {
     else this.#wake();
   }
 
-  #sleep(): void {
+  /** It is not this caller's turn any more. */
+  sleep(): void {
     this.#woken = new Promise((resolve) => (this.#wake = resolve));
   }
 }

@@ -321,6 +321,18 @@ it('a caller whose first try crossed that of another caller does not wait for wh
     await Promise.all([kept, plain].map((lock) => lock.withLock(() => undefined)));
 });
 
+it('of two callers whose first tries crossed that of a third, one takes what the third has left kept, and the other waits', async () => {
+  await becomeKept(kept, keeper);
+  const plain = keeper.getLock(kept.name);
+  for (let ticks = 0; ticks < 5; ticks++) {
+    await plain.withLock(() => undefined); // now it is not kept
+    const third = kept.withLock(() => undefined);
+    for (let tick = 0; tick < ticks; tick++) await Promise.resolve();
+    const two = [1, 2].map(() => kept.withLock({ wait: 10_000 }, () => sleep(1)));
+    await Promise.all([third, ...two]);
+  }
+});
+
 describe('with short leases', () => {
   const short: Partial<HoldfastOptions> = { lockWatchdogTimeout: 900 };
 

@@ -119,6 +119,18 @@ describe('a woken waiter', () => {
     expect(await woken(places.slice(1))).toEqual([0]);
   });
 
+  it('sleeps again when another one gets the lock first, and has the next turn', async () => {
+    const places = join(2);
+    line.message();
+    places[1]!.goOn();
+    expect(await woken(places)).toEqual([1]);
+    expect(mayTry(places)).toEqual([false, true]);
+    places[1]!.leave(30_000);
+    expect(await woken(places.slice(0, 1))).toEqual([]);
+    line.message();
+    expect(await woken(places.slice(0, 1))).toEqual([0]);
+  });
+
   it('that gets the lock wakes nobody', async () => {
     const places = join(2);
     line.message();
