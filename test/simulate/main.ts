@@ -7,6 +7,7 @@ import { KINDS, type Kind } from '../chaos/plan.js';
 import { noticed, tryMutants } from '../chaos/mutants/try-mutants.js';
 import { noticeInProcess } from './mutants.js';
 import { playRound } from './round.js';
+import { watchForStandstill } from './standstill.js';
 
 const USAGE = `usage: npm run simulate -- [--seconds 60] [--seed S] [--kind ${KINDS.join('|')}]
   --seconds   for how long rounds are played (60); --rounds N: so many rounds instead, --commands N: until so many commands have run
@@ -75,6 +76,8 @@ const hash = createHash('sha256');
 
 let commands = 0;
 let isNoticed = false;
+let present = '';
+watchForStandstill(() => present, values['until-noticed'] ?? false);
 for (
   let round = 0;
   round < mostRounds && commands < mostCommands && performance.now() < endsAtMs;
@@ -82,6 +85,7 @@ for (
 ) {
   const kind = kinds[round % kinds.length]!;
   const startedAt = performance.now();
+  present = `round ${round + 1}, ${kind} ${seed + round}`;
   const result = await playRound(
     kind,
     seed + round,
@@ -106,8 +110,7 @@ for (
   if (!first) continue;
   isNoticed = true;
   if (values['until-noticed']) {
-    const where = `round ${round + 1}, ${kind} ${seed + round}`;
-    console.log(JSON.stringify({ rule: first.rule, where }));
+    console.log(JSON.stringify({ rule: first.rule, where: present }));
     break;
   }
   console.log(`\n${kind}, seed ${seed + round}:`);

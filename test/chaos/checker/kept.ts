@@ -80,8 +80,10 @@ export function longMarks({ plan, looks, faults }: Evidence): Violation[] {
     ({ holders, ttlMs, from, until }) =>
       ttlMs > watchdogMs / 3 &&
       holders.some(({ count }) => count === -1) &&
-      // A clock that is set back prolongs every lease.
-      !steps.some((step) => step.from <= until && step.until + watchdogMs >= from),
+      // A clock that is set back prolongs every lease, by as much.
+      !steps.some(
+        (step) => step.from <= until && step.until + watchdogMs + Math.abs(step.aheadMs!) >= from,
+      ),
   );
   if (!look) return [];
   const message = `"${look.lock}" was kept by ${look.holders[0]!.owner} with a lease of ${look.ttlMs} ms, which is more than a third of ${watchdogMs} ms`;

@@ -18,6 +18,7 @@ const OF_ALL: readonly Action[] = [
   { weight: 5, act: hold },
   { weight: 3, act: (caller) => tryOnce(caller, caller.party.someTarget(caller.random)) },
   { weight: 2, act: meet },
+  { weight: 1, act: (caller) => crowd(caller, caller.party.someTarget(caller.random)) },
   { weight: 1, act: overstay },
   { weight: 1, act: undercut },
   { weight: 0.3, act: (caller) => caller.party.reopen() },
@@ -35,6 +36,7 @@ const OF_LOCKS: readonly Action[] = [
 const OF_KEPT_LOCKS: readonly Action[] = [
   { weight: 40, act: useAgain },
   { weight: 40, act: stayAway },
+  { weight: 10, act: crowdWhereNotKept },
 ];
 
 const OF_EXPORTED: readonly Action[] = [
@@ -110,6 +112,29 @@ async function hold(caller: Caller): Promise<void> {
     },
     { isLookedAt: random.chance(0.8), releases: random.chance(0.2) ? 2 : 1 },
   );
+}
+
+/** Several calls of one client at almost the same moment: the first one may be on its way to the server when the others come. */
+async function crowd(caller: Caller, target: Target): Promise<void> {
+  const { random, sections } = caller;
+  const ticks = random.whole(0, 4);
+  await Promise.all(
+    Array.from({ length: random.whole(2, 4) }, async (_, index) => {
+      for (let tick = 0; index > 0 && tick < ticks; tick++) await Promise.resolve();
+      const request = caller.someRequest(target);
+      const section = sections.call('with', target, request);
+      const steps = index > 0 ? () => caller.stepsIn(section) : () => Promise.resolve();
+      await section.during(() => target.with(request, (held) => section.within(held, true, steps)));
+    }),
+  );
+}
+
+/** The same for a lock that their client keeps, mostly after it was made to let go: then the first call has to ask the server. */
+async function crowdWhereNotKept(caller: Caller): Promise<void> {
+  const { random, party } = caller;
+  const target = party.someKeptLock(random);
+  if (random.chance(0.8)) await tryOnce(caller, party.lock(target.names, false, random));
+  await crowd(caller, target);
 }
 
 /** One attempt. */

@@ -118,6 +118,10 @@ it('a mark with a lease of more than a third is reported, unless a clock was set
   expect(rules(heldAt(100), { looks })).toEqual(['kept for too long']);
   const faults = [{ from: 100, until: 103, aheadMs: -500, clients: [] }];
   expect(rules(heldAt(100), { looks, faults })).toEqual([]);
+  const later = [{ from: 1_550, until: 1_551, owner: 'ours:1', count: -1, ttlMs: 400 }];
+  expect(rules(heldAt(100, 1_560), { looks: later, faults })).not.toContain('kept for too long');
+  const tooLate = [{ from: 1_650, until: 1_651, owner: 'ours:1', count: -1, ttlMs: 400 }];
+  expect(rules(heldAt(100, 1_660), { looks: tooLate, faults })).toContain('kept for too long');
   const held = [{ from: 105, until: 106, owner: 'ours:1', count: 1, ttlMs: 900 }];
   expect(rules(heldAt(100), { looks: held })).toEqual([]);
 });
