@@ -77,7 +77,9 @@ const hash = createHash('sha256');
 let commands = 0;
 let isNoticed = false;
 let present = '';
-watchForStandstill(() => present, values['until-noticed'] ?? false);
+watchForStandstill((rule) =>
+  values['until-noticed'] ? JSON.stringify({ rule, where: present }) : `${present}: ${rule}`,
+);
 for (
   let round = 0;
   round < mostRounds && commands < mostCommands && performance.now() < endsAtMs;
