@@ -1,4 +1,4 @@
-// holdfast: distributed locks for Node.js on Redis or Valkey. Everything public, but for holdfast/testing.
+// holdfast: distributed locks for Node.js on Redis or Valkey. Everything public but the subpaths, such as holdfast/testing.
 
 export { Holdfast } from './holdfast.js';
 export type { HoldfastOptions, HoldfastStatus, PingOptions } from './options.js';

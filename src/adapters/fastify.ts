@@ -17,7 +17,7 @@ import {
   QuorumError,
   UnavailableError,
 } from '../index.js';
-import { invalid, isWholeNumber } from '../api/options.js';
+import { invalid, isWholeNumber, parseDuration } from '../api/options.js';
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -127,10 +127,7 @@ function install(app: FastifyInstance, options: FastifyHoldfastOptions): void {
   const { client, wait = 5_000, drainTimeout = 10_000, ...others } = options;
   if (client !== undefined) checkClient(client, others);
   checkWait('holdfast/fastify: wait', wait);
-  if (!isWholeNumber(drainTimeout, 0, 2 ** 31 - 1)) {
-    const right = 'a whole number of milliseconds from 0 to 2^31-1';
-    throw invalid('holdfast/fastify: drainTimeout', drainTimeout, right);
-  }
+  parseDuration(drainTimeout, 'holdfast/fastify: drainTimeout', 0);
   app.decorateRequest('hold', null);
   const holdfast = client ?? new Holdfast({ ...(others as HoldfastOptions), wait });
   const locks = new WeakSet<object>();
@@ -312,8 +309,8 @@ function parseLock(given: RouteLock | null, defaultWait: number, where: string):
   if ((typeof name !== 'string' || name === '') && typeof name !== 'function')
     throw invalid(`${where}.name`, name, 'a string of at least one character, or a function');
   checkWait(`${where}.wait`, wait);
-  if (lease !== undefined && !isWholeNumber(lease, 1))
-    throw invalid(`${where}.lease`, lease, 'a whole number of milliseconds of at least 1');
+  if (lease !== undefined && lease !== -1 && !isWholeNumber(lease, 1))
+    throw invalid(`${where}.lease`, lease, 'a whole number of milliseconds of at least 1, or -1');
   if (lockAtLeastFor !== undefined && !isWholeNumber(lockAtLeastFor, 0)) {
     const right = 'a whole number of milliseconds of at least 0';
     throw invalid(`${where}.lockAtLeastFor`, lockAtLeastFor, right);

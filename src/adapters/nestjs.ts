@@ -24,7 +24,7 @@ import {
   type PingOptions,
   UnavailableError,
 } from '../index.js';
-import { invalid, isWholeNumber, parseOptions, parseRequest, shown } from '../api/options.js';
+import { invalid, parseDuration, parseOptions, parseRequest, shown } from '../api/options.js';
 
 /**
  * What `HoldfastModule` needs besides the options of its client.
@@ -95,12 +95,7 @@ export class HoldfastModule {
   static forRootAsync(options: HoldfastModuleAsyncOptions): DynamicModule {
     const { name, global = true, drainTimeout = 10_000, imports = [], inject = [] } = options;
     const token = getHoldfastToken(name);
-    if (!isWholeNumber(drainTimeout, 0, 2 ** 31 - 1))
-      throw invalid(
-        'drainTimeout',
-        drainTimeout,
-        'a whole number of milliseconds from 0 to 2^31-1',
-      );
+    parseDuration(drainTimeout, 'drainTimeout', 0);
     return {
       module: HoldfastModule,
       global,

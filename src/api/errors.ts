@@ -1,7 +1,5 @@
 // Every error that holdfast throws, each with a stable code.
 
-// What all errors of holdfast have in common.
-
 /**
  * The stable, machine-readable name of an error.
  *
@@ -188,7 +186,6 @@ export class QuorumError extends HoldfastError {
   override readonly name = 'QuorumError';
   readonly code = 'NO_QUORUM';
   readonly help = 'errors/no-quorum';
-  /** What each master answered. */
   /** What each master that was asked answered. */
   readonly nodes: readonly NodeAnswer[];
 
@@ -213,7 +210,6 @@ export class KeyConflictError extends HoldfastError {
   override readonly name = 'KeyConflictError';
   readonly code = 'KEY_CONFLICT';
   readonly help = 'errors/key-conflict';
-  /** The key that is in the way; undefined when that could not be found out. */
   /** The key that is in the way; undefined: that could not be found out. */
   readonly key: string | undefined;
   /** The type of the data at that key, as Redis' `TYPE` names it: `string`, `hash`, … */

@@ -1,7 +1,7 @@
 // What all verbs of the command line share: the options that say which Redis, output for people or for programs, and errors of one line.
 
 import { styleText } from 'node:util';
-import { HoldfastError, OptionError, UnavailableError } from '../api/errors.js';
+import { HoldfastError, OptionError } from '../api/errors.js';
 import { Holdfast } from '../holdfast.js';
 
 /** The exit codes, those of `sysexits.h` where it has one. */
@@ -105,8 +105,6 @@ export async function withClient<T>(
 export function told(error: unknown): { line: string; exitCode: number } {
   if (error instanceof CommandError) return { line: error.message, exitCode: error.exitCode };
   if (error instanceof OptionError) return { line: oneLine(error), exitCode: EXIT.usage };
-  if (error instanceof UnavailableError)
-    return { line: oneLine(error), exitCode: EXIT.unavailable };
   if (error instanceof HoldfastError) {
     const exitCode = error.code === 'KEY_CONFLICT' ? EXIT.data : EXIT.unavailable;
     return { line: oneLine(error), exitCode };

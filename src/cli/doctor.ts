@@ -9,7 +9,6 @@ import { describe, failureKind } from '../redis/failure.js';
 import { infoField } from '../redis/greeting.js';
 import { libraryFor } from '../redis/installed.js';
 import { LockKeys } from '../redis/keys.js';
-import { PROCESS_CLOCK } from '../runtime/clock.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { commandsFor } from './acl.js';
 import {
@@ -22,6 +21,7 @@ import {
   urlOf,
   type Values,
   type Verb,
+  withClient,
 } from './command.js';
 
 const TIMEOUT_MS = 5_000;
@@ -40,7 +40,7 @@ export const doctor: Verb = {
       for (const check of checks) print(values['json'] ? JSON.stringify(check) : lineOf(check));
       return checks.some(({ state }) => state === 'fail') ? EXIT.failed : EXIT.ok;
     } finally {
-      await redis.close();
+      await redis.client.close();
     }
   },
 };
@@ -48,10 +48,12 @@ export const doctor: Verb = {
 /** `unknown`: the server does not tell this user. */
 type State = 'ok' | 'warn' | 'fail' | 'unknown';
 
+/** What was found, and what to do. */
+type Finding = readonly [state: State, found: string];
+
 interface Check {
   readonly check: string;
   readonly state: State;
-  /** What was found, and what to do. */
   readonly found: string;
 }
 
@@ -78,11 +80,7 @@ class Patient {
 
   /** @throws UnavailableError there is no connection */
   async connected(): Promise<void> {
-    const limit = new WaitLimit({
-      clock: PROCESS_CLOCK,
-      limitMs: TIMEOUT_MS,
-      isSingleAttempt: true,
-    });
+    const limit = new WaitLimit({ limitMs: TIMEOUT_MS, isSingleAttempt: true });
     try {
       await this.client.whenReady(limit);
     } catch (error) {
@@ -104,95 +102,78 @@ class Patient {
       throw error;
     }
   }
-
-  close(): Promise<void> {
-    return this.client.close();
-  }
 }
 
 async function allChecks(redis: Patient, values: Values): Promise<Check[]> {
   const info = await redis.ask('info');
-  return [
-    version(info),
-    eviction(info),
-    persistence(info),
-    replication(info),
-    await permissions(redis),
-    await latency(redis),
-    await clock(redis),
-    ...(await clusterState(redis)),
-    await wakeUp(values),
-  ];
+  const findings: Readonly<Record<string, Finding | undefined>> = {
+    version: version(info),
+    eviction: eviction(info),
+    persistence: persistence(info),
+    replication: replication(info),
+    permissions: await permissions(redis),
+    latency: await latency(redis),
+    clock: await clock(redis),
+    cluster: await clusterState(redis),
+    'wake-up': await wakeUp(values),
+  };
+  return Object.entries(findings).flatMap(([check, finding]) =>
+    finding ? [{ check, state: finding[0], found: finding[1] }] : [],
+  );
 }
 
-function version(info: unknown): Check {
-  const check = 'version';
+function version(info: unknown): Finding {
   const redis = infoField(info, 'redis_version');
   const valkey = infoField(info, 'valkey_version');
-  if (redis === undefined)
-    return { check, state: 'unknown', found: 'this user may not use INFO: allow it (+info)' };
+  if (redis === undefined) return ['unknown', 'this user may not use INFO: allow it (+info)'];
   const name = valkey === undefined ? `Redis ${redis}` : `Valkey ${valkey}`;
   const mode = infoField(info, 'redis_mode') ?? 'standalone';
-  return { check, state: 'ok', found: `${name}, ${mode}` }; // an older one is refused by the connection
+  return ['ok', `${name}, ${mode}`]; // an older one is refused by the connection
 }
 
-function eviction(info: unknown): Check {
-  const check = 'eviction';
+function eviction(info: unknown): Finding {
   const policy = infoField(info, 'maxmemory_policy');
-  if (policy === undefined) return { check, state: 'unknown', found: 'INFO does not tell it' };
+  if (policy === undefined) return ['unknown', 'INFO does not tell it'];
   const most = Number(infoField(info, 'maxmemory'));
-  if (policy === 'noeviction') return { check, state: 'ok', found: 'none (noeviction)' };
+  if (policy === 'noeviction') return ['ok', 'none (noeviction)'];
   return most === 0
-    ? { check, state: 'ok', found: `none: no maxmemory (though the policy is ${policy})` }
-    : {
-        check,
-        state: 'fail',
-        found: `${policy}: a full server deletes locks that are held; set maxmemory-policy noeviction, or use a server for locks alone`,
-      };
+    ? ['ok', `none: no maxmemory (though the policy is ${policy})`]
+    : [
+        'fail',
+        `${policy}: a full server deletes locks that are held; set maxmemory-policy noeviction, or use a server for locks alone`,
+      ];
 }
 
-function persistence(info: unknown): Check {
-  const check = 'persistence';
+function persistence(info: unknown): Finding {
   const isOn = infoField(info, 'aof_enabled');
-  if (isOn === undefined) return { check, state: 'unknown', found: 'INFO does not tell it' };
+  if (isOn === undefined) return ['unknown', 'INFO does not tell it'];
   return isOn === '1'
-    ? {
-        check,
-        state: 'ok',
-        found:
-          'append-only file; with appendfsync everysec, a crash may still forget the last second',
-      }
-    : {
-        check,
-        state: 'warn',
-        found:
-          'no append-only file: a restart forgets the locks, and others get them while their holders work on; set appendonly yes, or rely on fencing tokens',
-      };
+    ? [
+        'ok',
+        'append-only file; with appendfsync everysec, a crash may still forget the last second',
+      ]
+    : [
+        'warn',
+        'no append-only file: a restart forgets the locks, and others get them while their holders work on; set appendonly yes, or rely on fencing tokens',
+      ];
 }
 
-function replication(info: unknown): Check {
-  const check = 'replication';
+function replication(info: unknown): Finding {
   const role = infoField(info, 'role');
-  if (role === undefined) return { check, state: 'unknown', found: 'INFO does not tell it' };
+  if (role === undefined) return ['unknown', 'INFO does not tell it'];
   if (role !== 'master')
-    return {
-      check,
-      state: 'fail',
-      found: 'this is a read-only replica: give the address of the master',
-    };
+    return ['fail', 'this is a read-only replica: give the address of the master'];
   const count = Number(infoField(info, 'connected_slaves') ?? 0);
   return count === 0
-    ? { check, state: 'ok', found: 'a master without replicas' }
-    : {
-        check,
-        state: 'warn',
-        found: `a master with ${String(count)} ${count === 1 ? 'replica' : 'replicas'}: a failover forgets what they have not got yet; the option replicas, or fencing tokens, guard against that`,
-      };
+    ? ['ok', 'a master without replicas']
+    : [
+        'warn',
+        `a master with ${String(count)} ${count === 1 ? 'replica' : 'replicas'}: a failover forgets what they have not got yet; the option replicas, or fencing tokens, guard against that`,
+      ];
 }
 
 /** Sends each command that clients send, in a form that does no harm. */
-async function permissions(redis: Patient): Promise<Check> {
-  const check = 'permissions';
+async function permissions(redis: Patient): Promise<Finding> {
   const key = `${redis.prefix}holdfast-doctor-${randomBytes(6).toString('hex')}`;
   const [hash, zset] = [`{${key}}:hash`, `{${key}}:zset`].map((name) => redis.prefix + name) as [
     string,
@@ -225,18 +206,13 @@ async function permissions(redis: Patient): Promise<Check> {
   const needed = missing.filter((name) => name !== 'scan');
   const denied = needed.length > 0 ? needed : await deniedNames(redis, new LockKeys(key));
   if (denied.length > 0)
-    return {
-      check,
-      state: 'fail',
-      found: `this user may not use ${denied.join(', ')}: npx holdfast acl --prefix '${redis.prefix}' prints what it needs`,
-    };
+    return [
+      'fail',
+      `this user may not use ${denied.join(', ')}: npx holdfast acl --prefix '${redis.prefix}' prints what it needs`,
+    ];
   return missing.length > 0
-    ? {
-        check,
-        state: 'ok',
-        found: 'all that locks need; list(), ls, watch and the live page need +scan, too',
-      }
-    : { check, state: 'ok', found: 'all that locks need' };
+    ? ['ok', 'all that locks need; list(), ls, watch and the live page need +scan, too']
+    : ['ok', 'all that locks need'];
 }
 
 /** The keys and channels of a lock that this user may not use, though it may use the commands. */
@@ -265,56 +241,48 @@ async function mayRun(
   }
 }
 
-async function latency(redis: Patient): Promise<Check> {
-  const check = 'latency';
+async function latency(redis: Patient): Promise<Finding> {
   const tookMs: number[] = [];
   for (let i = 0; i < 50; i++) {
     const sentAtMs = performance.now();
-    if ((await redis.ask('ping')) === undefined)
-      return { check, state: 'unknown', found: 'this user may not use PING' };
+    if ((await redis.ask('ping')) === undefined) return ['unknown', 'this user may not use PING'];
     tookMs.push(performance.now() - sentAtMs);
   }
   tookMs.sort((one, other) => one - other);
   const [median = 0, worst = 0] = [tookMs[25], tookMs.at(-1)];
   const found = `${median.toFixed(2)} ms median, ${worst.toFixed(1)} ms at worst, of 50 pings`;
   return median < 20
-    ? { check, state: 'ok', found }
-    : { check, state: 'warn', found: `${found}: each lock and each unlock takes as long` };
+    ? ['ok', found]
+    : ['warn', `${found}: each lock and each unlock takes as long`];
 }
 
-async function clock(redis: Patient): Promise<Check> {
-  const check = 'clock';
+async function clock(redis: Patient): Promise<Finding> {
   const beforeMs = Date.now();
   const time = (await redis.ask('time')) as [string, string] | undefined;
-  if (!time) return { check, state: 'unknown', found: 'this user may not use TIME' };
+  if (!time) return ['unknown', 'this user may not use TIME'];
   const serverMs = Number(time[0]) * 1_000 + Number(time[1]) / 1_000;
   const aheadMs = Math.round(serverMs - (beforeMs + Date.now()) / 2);
   const found = `the server's is ${String(Math.abs(aheadMs))} ms ${aheadMs < 0 ? 'behind' : 'ahead of'} this machine's`;
   return Math.abs(aheadMs) < 1_000
-    ? { check, state: 'ok', found }
-    : {
-        check,
-        state: 'warn',
-        found: `${found}: leases do not depend on it, but times that are shown do`,
-      };
+    ? ['ok', found]
+    : ['warn', `${found}: leases do not depend on it, but times that are shown do`];
 }
 
-async function clusterState(redis: Patient): Promise<Check[]> {
+/** undefined: it is none. */
+async function clusterState(redis: Patient): Promise<Finding | undefined> {
   const { cluster } = redis.client;
-  if (!cluster) return [];
+  if (!cluster) return undefined;
   const asked = new Set<string>();
-  const check = 'cluster';
   try {
     await redis.client.ping(asked);
-    return [{ check, state: 'ok', found: `${String(cluster.masters.length)} masters, all answer` }];
+    return ['ok', `${String(cluster.masters.length)} masters, all answer`];
   } catch (error) {
-    return [{ check, state: 'fail', found: describe(error as Error) }];
+    return ['fail', describe(error as Error)];
   }
 }
 
 /** One client waits for what another releases: subscriptions, publishing and the scripts, all as in earnest. */
-async function wakeUp(values: Values): Promise<Check> {
-  const check = 'wake-up';
+async function wakeUp(values: Values): Promise<Finding> {
   const name = `holdfast-doctor-${randomBytes(6).toString('hex')}`;
   // Waiters poll so seldom that only a message can wake one in time.
   const options = { lockWatchdogTimeout: 10 * TIMEOUT_MS };
@@ -335,19 +303,13 @@ async function wakeUp(values: Values): Promise<Check> {
     const tookMs = performance.now() - releasedAtMs;
     await next?.release();
     if (next && tookMs < 1_000)
-      return {
-        check,
-        state: 'ok',
-        found: `a waiter had the lock ${tookMs.toFixed(1)} ms after its release`,
-      };
-    return {
-      check,
-      state: 'fail',
-      found:
-        'a waiter was not woken by a release: it polls instead; is SUBSCRIBE or PUBLISH denied, or a proxy in between?',
-    };
+      return ['ok', `a waiter had the lock ${tookMs.toFixed(1)} ms after its release`];
+    return [
+      'fail',
+      'a waiter was not woken by a release: it polls instead; is SUBSCRIBE or PUBLISH denied, or a proxy in between?',
+    ];
   } catch (error) {
-    return { check, state: 'fail', found: describe(error as Error) };
+    return ['fail', describe(error as Error)];
   } finally {
     await Promise.all([holder.close(), waiter.close()]);
   }
@@ -357,10 +319,9 @@ export const bench: Verb = {
   usage: 'bench',
   summary: 'how many pairs of lock and unlock this Redis gives this machine',
   options: { seconds: { type: 'string', help: 'for each of the two rows (3)' } },
-  async run({ values }) {
-    const forMs = (numberOf(values, 'seconds', 0.1) ?? 3) * 1_000;
-    const holdfast = connect(values);
-    try {
+  run: ({ values }) =>
+    withClient(values, async (holdfast) => {
+      const forMs = (numberOf(values, 'seconds', 0.1) ?? 3) * 1_000;
       await holdfast.ping();
       const rows = [await pairs(holdfast, 1, forMs), await pairs(holdfast, 256, forMs)];
       if (values['json']) for (const row of rows) print(JSON.stringify(row));
@@ -374,10 +335,7 @@ export const bench: Verb = {
         for (const line of table([['IN FLIGHT', 'PAIRS/S', 'P50', 'P99'], ...cells])) print(line);
       }
       return EXIT.ok;
-    } finally {
-      await holdfast.close();
-    }
-  },
+    }),
 };
 
 interface BenchRow {

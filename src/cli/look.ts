@@ -1,6 +1,8 @@
 // The verbs that look at locks: ls, show, watch, ui; and force, which frees one.
 
+import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { UnavailableError } from '../api/errors.js';
 import type {
   InspectedHolder,
@@ -14,7 +16,6 @@ import { forceUnlock } from '../ui/force.js';
 import { serve } from '../ui/serve.js';
 import {
   CommandError,
-  connect,
   EXIT,
   inWords,
   numberOf,
@@ -81,6 +82,7 @@ export const watch: Verb = {
   run: ({ values, positionals }) =>
     withClient(values, async (holdfast) => {
       const options = listOptions(values, positionals[0]);
+      const { limit = Infinity } = options;
       const intervalMs = numberOf(values, 'interval', 100) ?? 1_000;
       const end = whenEnded(true);
       const isScreen = process.stdout.isTTY && !values['json'];
@@ -101,9 +103,9 @@ export const watch: Verb = {
             const now = new Map<string, Inspection>();
             for await (const lock of holdfast.list(options)) now.set(lock.name, lock);
             // What was cut off is not known, so a lock that is not listed may be held all the same.
-            const isWhole = now.size < (options.limit ?? Infinity);
-            for (const { lockName, text } of before && isWhole ? changesBetween(before, now) : [])
-              tell(text, { lockName, change: text });
+            if (before && Math.max(before.size, now.size) < limit)
+              for (const { lockName, text } of changesBetween(before, now))
+                tell(text, { lockName, change: text });
             before = now;
             trouble = '';
           } catch (error) {
@@ -146,9 +148,8 @@ export const page: Verb = {
     const port = wholeNumberOf(values, 'port', 0) ?? 0;
     if (port > 65_535)
       throw new CommandError(`--port is ${String(port)}: it must be at most 65535`);
-    const holdfast = connect(values);
     const { prefix } = values;
-    try {
+    return await withClient(values, async (holdfast) => {
       await holdfast.ping();
       const server = await serve(holdfast, {
         port,
@@ -160,13 +161,11 @@ export const page: Verb = {
       });
       const end = whenEnded();
       print(server.url);
-      await end.sleep(Infinity);
+      await once(end.signal, 'abort');
       end.done();
       await server.close();
       return EXIT.ok;
-    } finally {
-      await holdfast.close();
-    }
+    });
   },
 };
 
@@ -385,21 +384,7 @@ function whenEnded(readsKeys = false): {
   }
   return {
     signal: ending.signal,
-    sleep: (ms) =>
-      new Promise((resolve) => {
-        if (ending.signal.aborted) {
-          resolve();
-          return;
-        }
-        const timer =
-          ms === Infinity ? setInterval(() => undefined, 2 ** 30) : setTimeout(over, ms);
-        function over(): void {
-          clearTimeout(timer);
-          ending.signal.removeEventListener('abort', over);
-          resolve();
-        }
-        ending.signal.addEventListener('abort', over);
-      }),
+    sleep: (ms) => sleep(ms, undefined, { signal: ending.signal }).catch(() => undefined),
     done: () => {
       process.off('SIGINT', end);
       process.off('SIGTERM', end);

@@ -4,6 +4,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LockAbortedError, LockLostError, LockTimeoutError } from '../api/errors.js';
+import type { Hold } from '../api/lock.js';
 import type { AcquireOptions } from '../api/options.js';
 import type { Holdfast } from '../holdfast.js';
 import {
@@ -123,13 +124,7 @@ function optionsOf(values: Values): RunOptions {
 }
 
 /** What a hold of any kind has. */
-interface Held {
-  readonly signal: AbortSignal;
-  readonly token?: bigint | undefined;
-  remaining(): number;
-  extend(lease: number): Promise<void>;
-  release(): Promise<void>;
-}
+type Held = Pick<Hold, 'signal' | 'token' | 'remaining' | 'extend' | 'release'>;
 
 async function runWhileHeld(
   holdfast: Holdfast,

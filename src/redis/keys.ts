@@ -63,7 +63,7 @@ export class LockKeys {
   /** The beginning of the names of the channels on which clients hear that the lock was handed to them. */
   get grants(): string {
     // As with keys, no two lock names share one. For a name with its own hash tag, the second colon stands at the end: a user with the
-    // README's ACL rule `holdfast_grants:app:*` could not use `holdfast_grants::app:{x}`.
+    // ACL rule `holdfast_grants:app:*` could not use `holdfast_grants::app:{x}`.
     const { lock } = this;
     return hasTag(lock) ? `holdfast_grants:${lock}::` : `${inSlotOf(lock, 'holdfast_grants')}:`;
   }

@@ -2,10 +2,8 @@
 // in one turn of the event loop, the next answer waits for the next turn. They are counted, not timed: that needs no clock, and a repeated
 // run gets the same turns.
 
-import { setImmediate } from 'node:timers';
 import { AsyncLocalStorage } from 'node:async_hooks';
-
-// a test may have faked the global one
+import { setImmediate } from 'node:timers'; // a test may have faked the global one
 
 /** How many such answers one turn may give: they take 0.1 to 5 ms. */
 const MOST_A_TURN = 100;

@@ -10,7 +10,6 @@ import {
   type MeterProvider,
   metrics,
   type Span,
-  SpanKind,
   SpanStatusCode,
   trace,
   type Tracer,
@@ -227,8 +226,7 @@ class Subscriber implements Instrumentation {
     if (label !== undefined) attributes['holdfast.label'] = label;
     if (holder !== undefined) attributes['holdfast.holder'] = holder;
     if (attempts !== undefined) attributes['holdfast.attempts'] = attempts;
-    const options = { kind: SpanKind.INTERNAL, startTime, attributes };
-    const span = this.#tracer.startSpan(spanName('wait', about), options, around);
+    const span = this.#tracer.startSpan(spanName('wait', about), { startTime, attributes }, around);
     if (failure) fail(span, failure);
     span.end();
   }
@@ -256,12 +254,7 @@ class Subscriber implements Instrumentation {
     };
     if (label !== undefined) attributes['holdfast.label'] = label;
     if (token !== undefined) attributes['holdfast.token'] = String(token);
-    const around = context.active();
-    const span = this.#tracer.startSpan(
-      spanName('hold', about),
-      { kind: SpanKind.INTERNAL, attributes },
-      around,
-    );
+    const span = this.#tracer.startSpan(spanName('hold', about), { attributes });
     const { runInside } = message; // of another subscriber
     message.runInside = (fn) => {
       // Not the context of the start: the function runs in that of its caller, which may have gone on.

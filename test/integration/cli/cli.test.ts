@@ -3,7 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest';
-import type { Holdfast } from '../../../src/index.js';
+import type { Hold, Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
 import { runnable } from '../../support/compiled.js';
 import { keepLock } from '../../support/kept-locks.js';
@@ -291,6 +291,24 @@ describe('watch', () => {
         { timeout: 20_000 },
       )
       .toMatch(/: kept by web-.*\n.*released by web-/);
+    watching.child.kill('SIGTERM');
+    expect(await watching.end()).toMatchObject({ code: 0, err: '' });
+  });
+
+  it('does not call new what --limit had cut off', async () => {
+    const holds = await Promise.all(
+      ['a', 'b', 'c'].map((end) => client.getLock(name + end).acquire()),
+    );
+    const { out } = await holdfast('ls', name, '--limit', '2');
+    const isListed = ({ lockName }: Hold): boolean => out.includes(lockName);
+    const cutOff = holds.find((hold) => !isListed(hold))!;
+    const watching = start('watch', name, '--interval', '100', '--limit', '2');
+    await new Promise((resolve) => setTimeout(resolve, 2_000)); // it has seen the same two
+    await Promise.all(holds.filter(isListed).map((hold) => hold.release()));
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    await cutOff.release();
+    await watching.said(`${cutOff.lockName}: released by`);
+    expect(watching.out).not.toContain('held by');
     watching.child.kill('SIGTERM');
     expect(await watching.end()).toMatchObject({ code: 0, err: '' });
   });

@@ -509,6 +509,14 @@ describe('mistakes', () => {
     expect(() => app.get('/', { config }, () => 'here')).toThrow(OptionError);
   });
 
+  it('is not a lease of -1: that is the default', async () => {
+    const app = Fastify();
+    apps.push(app);
+    await app.register(fastifyHoldfast, { redis: redis() });
+    app.get('/', { config: { lock: { name: 'a', lease: -1 } } }, () => 'here');
+    expect((await app.inject('/')).body).toBe('here');
+  });
+
   it('in the place of a lock are refused at its registration', async () => {
     const app = Fastify();
     apps.push(app);
