@@ -10,7 +10,7 @@ const REPORT_EVERY_MS = 60_000;
 export interface WatchedHold {
   readonly lockName: string;
   readonly ownerId: string;
-  /** For what the caller says that it has the lock. */
+  /** What the caller said it wants the lock for. */
   readonly label: string | undefined;
 }
 

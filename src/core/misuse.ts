@@ -13,11 +13,10 @@ import {
   type UnlockMistake,
   unlockRefused,
 } from './messages.js';
-import type { Warnings } from './events.js';
-import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
+import type { Session } from './session.js';
+import type { Due, Scheduled } from '../runtime/schedule.js';
 import { type AnonymousHolds, heldByCaller, type ScopedLock } from '../scopes/anonymous.js';
 import { actingScope, currentScope, type Scope } from '../scopes/scope.js';
-import type { Call } from '../runtime/wait-limit.js';
 import type { LockNotHeldError } from '../api/errors.js';
 
 /**
@@ -41,12 +40,7 @@ export function selfWaitOf(holds: AnonymousHolds, lock: ScopedLock): SelfWait | 
       : undefined;
 }
 
-/** What is needed of the session. */
-interface Surroundings {
-  readonly schedule: Schedule;
-  readonly anonymous: AnonymousHolds;
-  readonly warnings: Warnings;
-}
+type Surroundings = Pick<Session, 'schedule' | 'anonymous' | 'warnings'>;
 
 /** A waiting call. Emits one warning if it waits for itself, or may do so. */
 export class NestedCall implements Due {
@@ -111,12 +105,6 @@ export class NestedCall implements Due {
 
 // The lock() and tryLock() calls under way, warnings about probable mistakes in them, and the error of an unlock() without such a call.
 
-/** What is needed of the session. */
-interface Calls {
-  readonly warnings: Warnings;
-  readonly acquisitions: ReadonlySet<Call>;
-}
-
 /** A shorter lease, in milliseconds, was probably meant in seconds. */
 const SHORT_LEASE_MS = 100;
 
@@ -125,7 +113,7 @@ const SHORT_LEASE_MS = 100;
  * recorded, since it is outside any run, or of another kind.
  */
 export function lockCallBegins(
-  session: Pick<Calls, 'warnings'>,
+  session: Pick<Session, 'warnings'>,
   { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
   origin: HoldOrigin,
   leaseMs: number | undefined,
@@ -162,7 +150,7 @@ export function anonymousLockId(
  * `hasFailed`: the caller's own `lock()` or `tryLock()` did not get the lock.
  */
 export function nothingToUnlock(
-  { acquisitions }: Pick<Calls, 'acquisitions'>,
+  { acquisitions }: Pick<Session, 'acquisitions'>,
   { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
   isHeldAround: boolean,
   hasFailed: boolean,

@@ -1,7 +1,7 @@
 // A server in memory as a client library behind the port: everything between connection and server passes a network.
 
 import { LostError, replyError, UnsentError } from '../redis/failure.js';
-import type { Argument, Connection, Heard, Library } from '../redis/port.js';
+import type { Connection, Heard, Library } from '../redis/port.js';
 import type { Clock, Timer } from '../runtime/clock.js';
 import { inOwnContext, pauseIfLong } from '../runtime/node.js';
 import type { Reply } from './lua-runtime.js';
@@ -124,14 +124,9 @@ class MemoryConnection implements Connection {
     return this.#receivedCount;
   }
 
-  send<T>(
-    command: Lowercase<string>,
-    args: readonly Argument[],
-    read: (reply: unknown) => T,
-    failed: (error: Error) => T | Promise<T>,
-  ): Promise<T> {
+  readonly send: Connection['send'] = (command, args, read, failed) => {
     return this.#ask(command, args.map(String)).then(read, failed);
-  }
+  };
 
   /** Does nothing: every command is sent at once, and all arrive in order. */
   gather(): void {
@@ -142,17 +137,13 @@ class MemoryConnection implements Connection {
     return;
   }
 
-  subscribe(
-    channels: readonly string[],
-    isSharded: boolean,
-    answered: (refusal: Error | undefined) => void,
-  ): void {
+  readonly subscribe: Connection['subscribe'] = (channels, isSharded, answered) => {
     const isAnswered = (): void => {
       answered(undefined);
     };
     // The server never refuses it, and it fails with the connection.
     this.#ask(isSharded ? 'ssubscribe' : 'subscribe', channels).then(isAnswered, () => undefined);
-  }
+  };
 
   unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void {
     this.#ask(isSharded ? 'sunsubscribe' : 'unsubscribe', [channel]).catch(failed);

@@ -98,19 +98,14 @@ export class IoredisConnection implements Connection {
     return this.#redis?.stream;
   }
 
-  send<T>(
-    command: Lowercase<string>,
-    args: readonly Argument[],
-    read: (reply: unknown) => T,
-    failed: (error: Error) => T | Promise<T>,
-  ): Promise<T> {
+  readonly send: Connection['send'] = (command, args, read, failed) => {
     if (!this.#redis || this.#hasEnded)
-      return Promise.reject<T>(new UnsentError('not connected')).catch(failed);
+      return Promise.reject(new UnsentError('not connected')).catch(failed);
     const sent = new this.#ioredis.Command(command, args as Argument[], UTF8);
     return (this.#redis.sendCommand(sent) as Promise<unknown>).then(read, (error: unknown) =>
       failed(asFailure(error)),
     );
-  }
+  };
 
   gather(): void {
     const stream = this.#stream;
@@ -123,11 +118,7 @@ export class IoredisConnection implements Connection {
     this.#stream?.uncork();
   }
 
-  subscribe(
-    channels: readonly string[],
-    isSharded: boolean,
-    answered: (refusal: Error | undefined) => void,
-  ): void {
+  readonly subscribe: Connection['subscribe'] = (channels, isSharded, answered) => {
     if (!this.#redis) return;
     let isAnswered = false;
     const settled = (result: unknown): void => {
@@ -138,7 +129,7 @@ export class IoredisConnection implements Connection {
     };
     this.#redis[isSharded ? 'ssubscribe' : 'subscribe'](...channels).then(settled, settled);
     if (isSharded) void this.#askBehind(this.#redis, settled);
-  }
+  };
 
   unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void {
     this.#redis?.[isSharded ? 'sunsubscribe' : 'unsubscribe'](channel).catch((error: unknown) => {

@@ -1,7 +1,7 @@
 // One attempt at one connection by node-redis 5 or 6: a client that never reconnects.
 
 import { isReply, LostError, refusal, UnsentError } from '../failure.js';
-import type { Argument, Connection, Heard } from '../port.js';
+import type { Connection, Heard } from '../port.js';
 import type { Place } from '../redis-url.js';
 
 /** The part that we need of the package `redis`, or `@redis/client`. */
@@ -109,12 +109,7 @@ export class NodeRedisConnection implements Connection {
     }, this.#fail);
   }
 
-  send<T>(
-    command: Lowercase<string>,
-    args: readonly Argument[],
-    read: (reply: unknown) => T,
-    failed: (error: Error) => T | Promise<T>,
-  ): Promise<T> {
+  readonly send: Connection['send'] = (command, args, read, failed) => {
     const sent =
       this.#client?.sendCommand([command, ...args.map(String)]) ??
       Promise.reject<unknown>(new UnsentError('not connected'));
@@ -130,7 +125,7 @@ export class NodeRedisConnection implements Connection {
         return failed(failure instanceof LostError ? (this.#reason ?? failure) : failure);
       },
     );
-  }
+  };
 
   gather(): void {
     // node-redis always writes at the end of the turn
@@ -140,11 +135,7 @@ export class NodeRedisConnection implements Connection {
     // node-redis cannot
   }
 
-  subscribe(
-    channels: readonly string[],
-    isSharded: boolean,
-    answered: (refusal: Error | undefined) => void,
-  ): void {
+  readonly subscribe: Connection['subscribe'] = (channels, isSharded, answered) => {
     this.#hasSubscribed = true;
     const settled = (result: unknown): void => {
       const failure = result instanceof Error ? asFailure(result) : undefined;
@@ -154,7 +145,7 @@ export class NodeRedisConnection implements Connection {
     };
     const subscribe = isSharded ? 'sSubscribe' : 'subscribe';
     this.#client?.[subscribe](channels, this.#message).then(settled, settled);
-  }
+  };
 
   unsubscribe(channel: string, isSharded: boolean, failed: (error: Error) => void): void {
     // If no listener is named, node-redis considers the channel subscribed until the answer, and sends no SUBSCRIBE meanwhile.
