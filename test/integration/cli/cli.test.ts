@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
@@ -296,22 +297,37 @@ describe('watch', () => {
   });
 
   it('does not call new what --limit had cut off', async () => {
+    await using server = await startRedis();
+    await using holder = newClient({ redis: server.url });
+    using monitor = Object.assign(new Redis(server.url), {
+      [Symbol.dispose]: () => {
+        monitor.disconnect();
+      },
+    });
+    const scanCount = async (): Promise<number> =>
+      Number(/cmdstat_scan:calls=(\d+)/.exec(await monitor.info('commandstats'))?.[1] ?? 0);
+    /** It has looked once more: each look begins with a SCAN. */
+    const looked = async (): Promise<void> => {
+      const before = await scanCount();
+      await expect.poll(scanCount, { timeout: 20_000 }).toBeGreaterThan(before + 1);
+    };
+    const env = { HOLDFAST_REDIS_URL: server.url };
     const holds = await Promise.all(
-      ['a', 'b', 'c'].map((end) => client.getLock(name + end).acquire()),
+      ['a', 'b', 'c'].map((end) => holder.getLock(name + end).acquire()),
     );
-    const { out } = await holdfast('ls', name, '--limit', '2');
+    const { out } = await new Command(['ls', name, '--limit', '2'], env).end();
     const isListed = ({ lockName }: Hold): boolean => out.includes(lockName);
     const cutOff = holds.find((hold) => !isListed(hold))!;
-    const watching = start('watch', name, '--interval', '100', '--limit', '2');
-    await new Promise((resolve) => setTimeout(resolve, 2_000)); // it has seen the same two
+    const watching = new Command(['watch', name, '--interval', '100', '--limit', '2'], env);
+    await looked();
     await Promise.all(holds.filter(isListed).map((hold) => hold.release()));
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await looked();
     await cutOff.release();
     await watching.said(`${cutOff.lockName}: released by`);
     expect(watching.out).not.toContain('held by');
     watching.child.kill('SIGTERM');
     expect(await watching.end()).toMatchObject({ code: 0, err: '' });
-  });
+  }, 60_000);
 
   it('says that Redis is away, and goes on when it is back', async () => {
     await using server = await startRedis();
