@@ -182,7 +182,7 @@ export interface ConnectionMessage {
   readonly state: 'failed' | 'recovered';
   /** If it failed: why. */
   readonly error?: Error;
-  /** If it is back: how long after the report of its failure, in whole milliseconds. */
+  /** If it is back: how long ago its failure was reported, in whole milliseconds. */
   readonly lastedMs?: number;
 }
 

@@ -512,7 +512,8 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
 
   override wait(seen: HeldReply, triedAtMs: number): void {
     super.wait(seen, triedAtMs);
-    // It was given the lock while it tried, or the holder has ended since, and the lock is kept: nobody else would wake a waiter.
+    // While this waiter tried, a release handed the lock over to it; or the holder ended and its client, ours, keeps the lock: then no message
+    // will wake the line.
     if (this.#accepted) this.entry?.goOn();
     else if (this.#lock.isKeptHere) this.#lock.localLine?.mayBeFree();
   }

@@ -92,7 +92,7 @@ export class Line<Next = unknown> implements ChannelListener {
 
   /** This waiter is about to get the lock: no other waiter tries until this one leaves or has tried itself. */
   reserve(entry: LineEntry<Next>): void {
-    if (!this.isTrying(entry)) this.#attempt?.entry.sleep(); // it was woken in vain
+    if (!this.isTrying(entry)) this.#attempt?.entry.sleep(); // whoever had the turn loses it
     this.#next = undefined;
     this.#attempt = { entry, sinceMs: this.clock.nowMs(), reason: 'may be free' };
   }

@@ -22,8 +22,7 @@ const WATCHER = `
 export function watchForStandstill(text: (rule: string) => string): void {
   const watcher = new Worker(WATCHER, { eval: true, execArgv: [] });
   watcher.unref();
-  const beat = (): void => {
+  setInterval(() => {
     watcher.postMessage(text('a standstill'));
-  };
-  setInterval(beat, 1_000).unref();
+  }, 1_000).unref();
 }

@@ -80,7 +80,7 @@ export function longMarks({ plan, looks, faults }: Evidence): Violation[] {
     ({ holders, ttlMs, from, until }) =>
       ttlMs > watchdogMs / 3 &&
       holders.some(({ count }) => count === -1) &&
-      // A clock that is set back prolongs every lease, by as much.
+      // A clock that is set back prolongs every lease by as many milliseconds.
       !steps.some(
         (step) => step.from <= until && step.until + watchdogMs + Math.abs(step.aheadMs!) >= from,
       ),

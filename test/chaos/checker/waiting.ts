@@ -171,7 +171,7 @@ function isQuiet(evidence: Evidence, section: Section, from: number, until: numb
   return limitMs >= LEAST_LIMIT_MS && slowestAnswerMs(evidence, from, until) < SLOW * limitMs;
 }
 
-/** How long the server had at least for its answer. A lease that is over when the answer comes was acquired for nothing. */
+/** How long the server had at least for its answer. An answer that takes longer than the lease refuses the call. */
 function leastLimitMs({ plan }: Evidence, { enteredAt, waitMs, leaseMs }: Section): number {
   const ofOne = plan.kind === 'red' ? plan.nodeTimeoutMs : plan.commandTimeoutMs;
   if (enteredAt !== undefined) return ofOne;

@@ -129,7 +129,7 @@ async function crowd(caller: Caller, target: Target): Promise<void> {
   );
 }
 
-/** The same for a lock that their client keeps, mostly after it was made to let go: then the first call has to ask the server. */
+/** The same with a lock that the client may keep. Mostly it is made to let go first, so that the first call has to ask the server. */
 async function crowdWhereNotKept(caller: Caller): Promise<void> {
   const { random, party } = caller;
   const target = party.someKeptLock(random);

@@ -296,7 +296,7 @@ describe('watch', () => {
     expect(await watching.end()).toMatchObject({ code: 0, err: '' });
   });
 
-  it('does not call new what --limit had cut off', async () => {
+  it('does not report a lock as new that --limit had cut off', async () => {
     await using server = await startRedis();
     await using holder = newClient({ redis: server.url });
     using monitor = Object.assign(new Redis(server.url), {
@@ -306,7 +306,7 @@ describe('watch', () => {
     });
     const scanCount = async (): Promise<number> =>
       Number(/cmdstat_scan:calls=(\d+)/.exec(await monitor.info('commandstats'))?.[1] ?? 0);
-    /** It has looked once more: each look begins with a SCAN. */
+    /** Waits until the command has looked once more: each look begins with a SCAN, and two more have begun. */
     const looked = async (): Promise<void> => {
       const before = await scanCount();
       await expect.poll(scanCount, { timeout: 20_000 }).toBeGreaterThan(before + 1);

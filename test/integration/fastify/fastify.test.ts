@@ -509,7 +509,7 @@ describe('mistakes', () => {
     expect(() => app.get('/', { config }, () => 'here')).toThrow(OptionError);
   });
 
-  it('is not a lease of -1: that is the default', async () => {
+  it('do not include a lease of -1, which is the default', async () => {
     const app = Fastify();
     apps.push(app);
     await app.register(fastifyHoldfast, { redis: redis() });

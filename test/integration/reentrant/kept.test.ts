@@ -321,15 +321,23 @@ it('a caller whose first try crossed that of another caller does not wait for wh
     await Promise.all([kept, plain].map((lock) => lock.withLock(() => undefined)));
 });
 
-it('of two callers whose first tries crossed that of a third, one takes what the third has left kept, and the other waits', async () => {
+it('two callers that learn too late that their own client held the lock get it one after the other', async () => {
   await becomeKept(kept, keeper);
   const plain = keeper.getLock(kept.name);
   for (let ticks = 0; ticks < 5; ticks++) {
     await plain.withLock(() => undefined); // now it is not kept
-    const third = kept.withLock(() => undefined);
+    const steps: string[] = [];
+    const holder = kept.withLock(() => undefined);
     for (let tick = 0; tick < ticks; tick++) await Promise.resolve();
-    const two = [1, 2].map(() => kept.withLock({ wait: 10_000 }, () => sleep(1)));
-    await Promise.all([third, ...two]);
+    const callers = ['first', 'second'].map((caller) =>
+      kept.withLock({ wait: 10_000 }, async () => {
+        steps.push(`${caller} enters`);
+        await sleep(1);
+        steps.push(`${caller} leaves`);
+      }),
+    );
+    await Promise.all([holder, ...callers]);
+    expect(steps).toEqual(['first enters', 'first leaves', 'second enters', 'second leaves']);
   }
 });
 
