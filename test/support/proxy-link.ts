@@ -299,10 +299,9 @@ function commandArguments(frame: Buffer): Buffer[] {
   return args;
 }
 
-/** Whether a server's frame is a pub/sub message, which answers no command. */
+/** Whether a server's frame is a pub/sub message, which answers no command. (RESP3 pushes the answer to a SUBSCRIBE, too.) */
 function isMessage(frame: Buffer): boolean {
-  const head = frame.toString('latin1', 0, 24);
-  return head.startsWith('>') || /^\*[34]\r\n\$\d+\r\n[sp]?message\r\n/.test(head);
+  return /^[*>][34]\r\n\$\d+\r\n[sp]?message\r\n/.test(frame.toString('latin1', 0, 24));
 }
 
 /** Where the frame that begins at `start` ends, or -1 when it is not complete yet. */

@@ -1,6 +1,7 @@
 // The proxy that simulates a bad network: each fault does what its name says.
 import { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { createClient } from 'redis';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -163,55 +164,20 @@ describe('a rule', () => {
     await expect.poll(() => heard).toEqual(['doubled', 'once', 'doubled']);
     subscriber.disconnect();
   });
-});
 
-it('a delay applies in each direction, and keeps the order', async () => {
-  proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
-  const start = performance.now();
-  expect(await Promise.all([redis.incr(key), redis.incr(key), redis.incr(key)])).toEqual([1, 2, 3]);
-  expect(performance.now() - start).toBeGreaterThanOrEqual(99);
-  proxy.delay();
-});
-
-describe('a single command', () => {
-  it('is executed and its reply lost', async () => {
-    const { happened } = proxy.loseReplyTo(`set ${key}`);
-    const replies = [redis.get(key), redis.set(key, '1'), redis.get(key)];
-    const [before, set, after] = await Promise.allSettled(replies);
-    await happened;
-    expect(before).toEqual({ status: 'fulfilled', value: null });
-    expect([set?.status, after?.status]).toEqual(['rejected', 'rejected']);
-    expect(await direct.get(key)).toBe('1');
-  });
-
-  it('is forwarded and the connection cut', async () => {
-    proxy.cutAfterForwarding(/^set /);
-    await expect(redis.set(key, '1')).rejects.toThrow();
-    await expect.poll(() => direct.get(key)).toBe('1');
-  });
-
-  it('is held back and delivered later', async () => {
-    const held = proxy.holdBack(`set ${key}`);
-    await expect(redis.set(key, 'old')).rejects.toThrow();
-    await held.happened;
-    expect(await direct.get(key)).toBeNull();
-    expect(await held.deliver()).toBe('OK');
-    expect(await direct.get(key)).toBe('old');
-  });
-
-  it('is held back in silence', async () => {
-    const held = proxy.holdBack(`set ${key}`, 'silence');
-    expect(await settlesWithin(redis.set(key, 'old'), 100)).toBe(false);
-    await held.happened;
-    expect(redis.status).toBe('ready');
-  });
-
-  it('passes and is delivered a second time later', async () => {
-    const copy = proxy.copyNext(`incr ${key}`);
-    expect(await redis.incr(key)).toBe(1);
-    expect(await redis.incr(key)).toBe(2);
-    expect(await copy.deliver()).toBe(3);
-  });
+  it.each([2, 3] as const)(
+    'for messages spares the answers to SUBSCRIBE under RESP%i',
+    async (RESP) => {
+      const heard: string[] = [];
+      const subscriber = createClient({ url: proxy.url, RESP });
+      await subscriber.on('error', () => undefined).connect();
+      proxy.treatMessages((message) => (message.includes('passed on') ? [0] : []));
+      await subscriber.subscribe(key, (message) => heard.push(message));
+      for (const message of ['lost', 'passed on']) await direct.publish(key, message);
+      await expect.poll(() => heard).toEqual(['passed on']);
+      subscriber.destroy();
+    },
+  );
 });
 
 it('replies can be rewritten', async () => {
