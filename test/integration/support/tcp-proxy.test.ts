@@ -180,6 +180,55 @@ describe('a rule', () => {
   );
 });
 
+it('a delay applies in each direction, and keeps the order', async () => {
+  proxy.delay({ upstreamMs: 50, downstreamMs: 50 });
+  const start = performance.now();
+  expect(await Promise.all([redis.incr(key), redis.incr(key), redis.incr(key)])).toEqual([1, 2, 3]);
+  expect(performance.now() - start).toBeGreaterThanOrEqual(99);
+  proxy.delay();
+});
+
+describe('a single command', () => {
+  it('is executed and its reply lost', async () => {
+    const { happened } = proxy.loseReplyTo(`set ${key}`);
+    const replies = [redis.get(key), redis.set(key, '1'), redis.get(key)];
+    const [before, set, after] = await Promise.allSettled(replies);
+    await happened;
+    expect(before).toEqual({ status: 'fulfilled', value: null });
+    expect([set?.status, after?.status]).toEqual(['rejected', 'rejected']);
+    expect(await direct.get(key)).toBe('1');
+  });
+
+  it('is forwarded and the connection cut', async () => {
+    proxy.cutAfterForwarding(/^set /);
+    await expect(redis.set(key, '1')).rejects.toThrow();
+    await expect.poll(() => direct.get(key)).toBe('1');
+  });
+
+  it('is held back and delivered later', async () => {
+    const held = proxy.holdBack(`set ${key}`);
+    await expect(redis.set(key, 'old')).rejects.toThrow();
+    await held.happened;
+    expect(await direct.get(key)).toBeNull();
+    expect(await held.deliver()).toBe('OK');
+    expect(await direct.get(key)).toBe('old');
+  });
+
+  it('is held back in silence', async () => {
+    const held = proxy.holdBack(`set ${key}`, 'silence');
+    expect(await settlesWithin(redis.set(key, 'old'), 100)).toBe(false);
+    await held.happened;
+    expect(redis.status).toBe('ready');
+  });
+
+  it('passes and is delivered a second time later', async () => {
+    const copy = proxy.copyNext(`incr ${key}`);
+    expect(await redis.incr(key)).toBe(1);
+    expect(await redis.incr(key)).toBe(2);
+    expect(await copy.deliver()).toBe(3);
+  });
+});
+
 it('replies can be rewritten', async () => {
   await direct.set(key, 'redis_version:7.0.15');
   proxy.rewrite('redis_version:7', 'redis_version:6');
