@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import type { Lock } from '../../src/index.js';
 import { elsewhere, eventsOf, nextEvent } from './clients.js';
 import type { ContractContext } from './lock-contract-context.js';
-import { eventually } from './time.js';
+import { eventually, inTime } from './time.js';
 
 export function callTests(context: () => ContractContext): void {
   it('lock() acquires, unlock() releases', async () => {
@@ -314,7 +314,7 @@ export function wakingTests(context: () => ContractContext): void {
     await waiting;
     await sleep(SUBSCRIBED_AFTER_MS);
     await hold.release();
-    await (await acquiring).release();
+    await (await inTime(acquiring, 5_000)).release();
   });
 
   it.each(['positional', 'object'])(

@@ -32,6 +32,13 @@ export async function settledWithin<T>(promise: Promise<T>, ms: number): Promise
   }
 }
 
+/** Resolves as the promise does; fails if that takes longer. */
+export async function inTime<T>(promise: Promise<T>, ms: number): Promise<T> {
+  const settled = await settledWithin(promise, ms);
+  if (settled === NEVER) throw new Error(`it did not settle within ${ms} ms`);
+  return settled;
+}
+
 // How long this process was kept from running: on a busy machine, what a time limit must not be held against.
 
 export class EventLoopLag implements Disposable {

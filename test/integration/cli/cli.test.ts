@@ -360,7 +360,7 @@ describe('run', () => {
       'run',
       name,
       ...script(
-        "console.log('in ' + process.env.HOLDFAST_LOCK); setTimeout(() => process.exit(7), 500)",
+        "console.log('in ' + process.env.HOLDFAST_LOCK); setTimeout(() => process.exit(7), 3_000)",
       ),
     );
     await running.said(`in ${name}`);
@@ -481,7 +481,7 @@ describe('run', () => {
 
   it('passes a signal on to all that the command has started, and keeps the lock until they have ended', async () => {
     const slow =
-      "process.on('SIGTERM', () => setTimeout(() => { console.error('bye'); process.exit() }, 600)); console.log('ready'); setInterval(() => undefined, 1000)";
+      "process.on('SIGTERM', () => setTimeout(() => { console.error('bye'); process.exit() }, 3_000)); console.log('ready'); setInterval(() => undefined, 1000)";
     const running = start('run', name, ...inShell(slow));
     await running.said('ready');
     running.child.kill('SIGTERM');
@@ -494,7 +494,7 @@ describe('run', () => {
   it('kills all that the command has started when the lease has ended', async () => {
     const stubborn =
       "process.on('SIGTERM', () => undefined); console.log('pid', process.pid); setInterval(() => undefined, 1000)";
-    const options = ['--lease', '2500', '--grace', '700'];
+    const options = ['--lease', '6000', '--grace', '700'];
     // It ends when nobody has its standard error any more, and so when the last process has gone.
     const ended = await holdfast('run', name, ...options, ...inShell(stubborn));
     expect(ended.code).toBe(76);
@@ -503,12 +503,12 @@ describe('run', () => {
 
   it('stops its command when it is stopped itself, and does not let it go on after its lease', async () => {
     const ticking = "console.log('ready'); setInterval(() => console.log('tick'), 50)";
-    const running = start('run', name, '--lease', '1500', ...script(ticking));
+    const running = start('run', name, '--lease', '6000', ...script(ticking));
     await running.said('tick');
     running.child.kill('SIGTSTP');
-    await new Promise((resolve) => setTimeout(resolve, 300));
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
     const stoppedAt = running.out;
-    await new Promise((resolve) => setTimeout(resolve, 1_700));
+    await new Promise((resolve) => setTimeout(resolve, 5_500));
     expect(running.out).toBe(stoppedAt);
     running.child.kill('SIGCONT');
     expect(await running.end()).toMatchObject({ code: 76, out: stoppedAt });
@@ -551,7 +551,7 @@ describe('run', () => {
       'run',
       name,
       '--lease',
-      '1500',
+      '6000',
       '--grace',
       '700',
       ...script(stubborn),

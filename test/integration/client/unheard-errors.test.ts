@@ -28,7 +28,7 @@ it('a Redis that is down on first use causes a warning', async () => {
 it('each outage causes one warning, whichever connections, renewals and releases fail in it', async () => {
   await using server = await startRedis();
   await using proxy = await startProxy(server.port, server.host);
-  await using holder = newClient({ redis: server.url });
+  await using holder = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
   holder.on('error', () => undefined);
   const contested = holder.getLock(uniqueName());
   await contested.lock();

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import type { Holdfast } from '../../../src/index.js';
 import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clients.js';
 import { hasShardedChannels, listenedOn, SlotMover } from '../../support/cluster.js';
-import { eventually } from '../../support/time.js';
+import { eventually, inTime } from '../../support/time.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
 import {
@@ -153,7 +153,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
           .poll(() => listenedOn(masters, 'sharded', name), { timeout: WAIT_MS })
           .toEqual([index]);
         await hold.release();
-        await (await next).release();
+        await (await inTime(next, 10_000)).release(); // it would poll after 29 s
       }
       expect(errors.flat()).toEqual([]);
     }, 90_000);

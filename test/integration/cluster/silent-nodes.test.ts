@@ -41,7 +41,7 @@ describe.skipIf(topologiesUnavailable)(
     });
 
     it('with all others gets a new connection before a lease ends', async () => {
-      await using client = newClient({ redis: cluster.instance(), lockWatchdogTimeout: 3_000 });
+      await using client = newClient({ redis: cluster.instance(), lockWatchdogTimeout: 4_500 });
       await connectEverywhere(client);
       const hold = await client.getLock(uniqueName()).acquire(); // no answers of the other nodes are due
       for (const proxy of cluster.proxies) proxy.swallowConnections();

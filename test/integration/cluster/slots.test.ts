@@ -7,6 +7,7 @@ import { recordCommands } from '../../support/recorded-commands.js';
 import { hasShardedChannels, listenedOn } from '../../support/cluster.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
+import { inTime } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 // So long that only a message wakes a waiter.
@@ -87,7 +88,7 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
           .poll(async () => (await listenedOn(masters, 'classic', name)).length)
           .toBe(isSharded ? 0 : 1);
         await hold.release();
-        await (await next).release();
+        await (await inTime(next, 10_000)).release(); // it would poll after 19 s
       }
     },
   );

@@ -13,7 +13,9 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
 
   beforeEach(async () => {
     server = await startRedis();
-    [one, two] = [newClient({ redis: server.url }), newClient({ redis: server.url })];
+    // So long that a release waits until its client has reconnected.
+    const options = { redis: server.url, commandTimeout: 5_000 };
+    [one, two] = [newClient(options), newClient(options)];
     for (const client of [one, two]) client.on('error', () => undefined); // that the server is gone
   });
 

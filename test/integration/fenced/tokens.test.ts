@@ -48,7 +48,7 @@ describe.each(FENCED_KINDS)('$title', ({ options }) => {
   });
 
   it('hands on larger and larger tokens when many wait', async () => {
-    const clients = [newClient(), newClient(), newClient()];
+    const clients = [1, 2, 3].map(() => newClient({ lockWatchdogTimeout: 30_000 }));
     const turns = clients.flatMap((client) =>
       Array.from({ length: 12 }, async (_, index) => {
         const lease = index % 3 === 0 ? 5_000 : undefined;

@@ -14,7 +14,7 @@ let b: Lock;
 let multi: Lock;
 
 beforeEach(() => {
-  client = newClient({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
+  client = newClient({ lockWatchdogTimeout: 4_500, commandTimeout: 5_000 });
   a = client.getLock(uniqueName('a'));
   b = client.getFairLock(uniqueName('b'));
   multi = client.getMultiLock(a, b);
@@ -31,7 +31,7 @@ async function loseA(): Promise<void> {
   await lost;
   await eventually(async () => {
     expect(await redis.exists(b.name)).toBe(0);
-  });
+  }, 2_000);
 }
 
 it('unlock() outside of runs reports the loss, once', async () => {

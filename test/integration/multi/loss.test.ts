@@ -20,7 +20,7 @@ let names: readonly [string, string, string];
 let multi: Lock;
 
 beforeEach(() => {
-  client = newClient({ lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
+  client = newClient({ lockWatchdogTimeout: 4_500, commandTimeout: 5_000 });
   other = newClient({ lockWatchdogTimeout: 30_000 });
   names = [uniqueName('first'), uniqueName('second'), uniqueName('fair')];
   const [first, second, fair] = names;
@@ -40,7 +40,7 @@ afterEach(async () => {
 async function expectAllFree(): Promise<void> {
   await eventually(async () => {
     expect(await redis.exists(...names)).toBe(0);
-  });
+  }, 2_000);
 }
 
 /** Fails unless the hold is lost as a whole, with an error that names this member. */

@@ -9,7 +9,8 @@ let one: Holdfast;
 let two: Holdfast;
 
 beforeEach(async () => {
-  [one, two] = [newClient(), newClient()];
+  const options = { lockWatchdogTimeout: 30_000 };
+  [one, two] = [newClient(options), newClient(options)];
   await Promise.all([one.ping(), two.ping()]);
 });
 

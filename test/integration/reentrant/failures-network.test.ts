@@ -9,7 +9,7 @@ import {
   sharedConnection,
   startSharedProxy,
 } from '../../support/clients.js';
-import { EventLoopLag } from '../../support/time.js';
+import { EventLoopLag, inTime } from '../../support/time.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { Occupancy } from '../../support/occupancy.js';
 import { startRedis } from '../../support/redis-server.js';
@@ -23,7 +23,7 @@ beforeEach(() => {
 });
 
 describe('an unlock before the subscription is up', () => {
-  it('wakes the waiter less than 100 ms after the subscription is up', async () => {
+  it('wakes the waiter as soon as the subscription is up', async () => {
     await using proxy = await startSharedProxy();
     await using holder = newClient({ lockWatchdogTimeout: 30_000 });
     await using waiter = newClient({ redis: proxy.url, lockWatchdogTimeout: 30_000 });
@@ -33,17 +33,14 @@ describe('an unlock before the subscription is up', () => {
     const waiting = nextEvent(waiter, 'waiting');
     const acquiring = waiter.getLock(name).acquire();
     await waiting;
-    proxy.delay({ upstreamMs: 300 });
+    proxy.delay({ upstreamMs: 1_000 });
     await subscribe.happened;
-    proxy.delay(); // SUBSCRIBE itself takes 300 ms
+    proxy.delay(); // SUBSCRIBE itself takes a second
     await hold.release();
     expect(await subscriberCount()).toBe(0);
 
     while ((await subscriberCount()) === 0);
-    using lag = new EventLoopLag();
-    const upAt = performance.now();
-    await using next = await acquiring;
-    expect(performance.now() - upAt).toBeLessThan(100 + lag.longestMs);
+    await using next = await inTime(acquiring, 5_000); // it would poll after 10 s
     expect(next.remaining()).toBeGreaterThan(0);
   });
 

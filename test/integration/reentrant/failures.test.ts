@@ -57,8 +57,10 @@ describe('the watchdog stops with the lock', () => {
     expect(seen.at(-1)).toBe(-2);
   });
 
+  const patient = { lockWatchdogTimeout: 3_000, commandTimeout: 5_000 };
+
   it('when the lock is released while a renewal is in flight', async () => {
-    await using client = newClient({ redis: proxy().url, commandTimeout: 5_000 });
+    await using client = newClient({ redis: proxy().url, ...patient });
     const lost = eventsOf(client, 'lost');
     const hold = await client.getLock(name).acquire();
     const renewal = proxy().copyNext(commandOf('renew', name));
@@ -71,13 +73,13 @@ describe('the watchdog stops with the lock', () => {
   });
 
   it('when another client has the lock by the time the renewal arrives', async () => {
-    await using client = newClient({ redis: proxy().url, commandTimeout: 5_000 });
+    await using client = newClient({ redis: proxy().url, ...patient });
     await using other = newClient();
     const hold = await client.getLock(name).acquire();
     const renewal = proxy().holdBack(commandOf('renew', name));
     await renewal.happened;
     await hold.release();
-    await using taken = await other.getLock(name).acquire({ lease: 1_500 });
+    await using taken = await other.getLock(name).acquire({ lease: 10_000 });
     const watching = watchTtl(redis, name, 1_000);
     await renewal.deliver();
     expect(rises(await watching)).toBe(false);
@@ -102,7 +104,7 @@ describe('a renewal that fails', () => {
   );
 
   it('does not reacquire a lock that expired and that another client took and released meanwhile: it is lost', async () => {
-    await using client = newClient();
+    await using client = newClient({ lockWatchdogTimeout: 3_000 });
     await using other = newClient();
     const lost = nextEvent(client, 'lost');
     const hold = await client.getLock(name).acquire();
@@ -178,7 +180,7 @@ describe('a loss', () => {
 
 describe('a nested short lease', () => {
   it('does not shorten the watched outer one: it is still held after 3 s', async () => {
-    await using client = newClient({ lockWatchdogTimeout: 1_500 });
+    await using client = newClient({ lockWatchdogTimeout: 4_500 });
     const lost = eventsOf(client, 'lost');
     const lock = client.getLock(name);
     await client.run(async () => {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, HoldfastOptions, Lock } from '../../../src/index.js';
 import { connectedClient, eventsOf, nextEvent } from '../../support/clients.js';
-import { eventually } from '../../support/time.js';
+import { eventually, inTime } from '../../support/time.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { Occupancy } from '../../support/occupancy.js';
 import { countCommands } from '../../support/recorded-commands.js';
@@ -184,8 +184,7 @@ it('a waiter for one of many locks that are released at once is woken, whatever 
   });
   await sleep(100); // their tries after the subscription
   await Promise.all(holds.map((hold) => hold.release()));
-  // Only a message wakes them within 10 s.
-  const theirs = await waiting;
+  const theirs = await inTime(waiting, 5_000); // without a message they poll after 10 s
   await Promise.all(theirs.map((hold) => hold.release()));
 });
 

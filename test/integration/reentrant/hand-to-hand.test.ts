@@ -138,7 +138,7 @@ describe('a hand-over to a caller that gives up in that instant', () => {
 });
 
 it('a hold that was handed over is renewed like any other', async () => {
-  await using quick = newClient({ redis: server.url, lockWatchdogTimeout: 600 });
+  await using quick = newClient({ redis: server.url, lockWatchdogTimeout: 2_400 });
   const renewed: string[] = [];
   quick.on('renewed', ({ ownerId }) => renewed.push(ownerId));
   const mine = quick.getLock(lock.name);

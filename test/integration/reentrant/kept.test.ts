@@ -1,7 +1,7 @@
 // Kept locks: a client keeps a lock after its last hold, and lets go when another client wants it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, inject, it } from 'vitest';
-import type { Hold, Holdfast, HoldfastOptions, Lock } from '../../../src/index.js';
+import type { Hold, Holdfast, Lock } from '../../../src/index.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { startChild } from '../../support/child.js';
 import {
@@ -179,14 +179,14 @@ describe('a kept lock', () => {
   });
 
   it('that was deleted tells the holds since its proof by a `lost` event', async () => {
-    const lock = keeper.getLock(uniqueName(), { keep: 1_000 });
+    const lock = keeper.getLock(uniqueName(), { keep: 4_000 });
     await soon(async () => {
       await pair(lock);
       return (await countOf(lock)) === '-1';
     });
     const lost = eventsOf(keeper, 'lost');
     await redis.del(lock.name);
-    await sleep(600);
+    await sleep(2_100);
     await pair(lock); // on an old proof: the server is asked in the background
     await soon(() => lost.length > 0);
     expect(lost[0]).toMatchObject({ lossReason: 'deleted', holdIds: [] });
@@ -342,14 +342,13 @@ it('two callers that learn too late that their own client held the lock get it o
 });
 
 describe('with short leases', () => {
-  const short: Partial<HoldfastOptions> = { lockWatchdogTimeout: 900 };
-
   it('a long hold is renewed like any other', async () => {
-    await using client = newClient(short);
+    await using client = newClient({ lockWatchdogTimeout: 3_000 });
     const lock = client.getLock(uniqueName(), { keep: 100 });
     await becomeKept(lock, client);
     const hold = await lock.acquire();
-    await sleep(2_500);
+    const renewed = eventsOf(client, 'renewed');
+    await soon(() => renewed.length >= 4);
     expect(hold.signal.aborted).toBe(false);
     expect(await countOf(lock)).toBe('1');
     await hold.release();

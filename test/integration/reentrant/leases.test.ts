@@ -33,7 +33,7 @@ describe('a renewal that is never answered', () => {
     expect(lost).toEqual([]);
     expect(hold.signal.aborted).toBe(false);
     expect(await redis.hkeys(name)).toEqual([hold.ownerId]);
-    expect(proxy.connections).toBe(2);
+    expect(proxy.connections).toBeGreaterThan(1);
   });
 });
 
@@ -54,23 +54,23 @@ describe('a nested acquisition', () => {
   });
 
   it('with a short lease does not stop the renewal of the outer one', async () => {
-    await using client = newClient();
+    await using client = newClient({ lockWatchdogTimeout: 3_000 });
     const lock = client.getLock(name);
     await lock.withLock(async (hold) => {
       await lock.withLock({ lease: 50 }, () => nextEvent(client, 'renewed'));
-      const endMs = performance.now() + 1_000;
+      const endMs = performance.now() + 3_300;
       while (performance.now() < endMs) await nextEvent(client, 'renewed');
       expect(hold.signal.aborted).toBe(false);
     });
   });
 
   it('that is watched inside a fixed lease is renewed for as long as it lasts, not longer', async () => {
-    await using client = newClient({ lockWatchdogTimeout: 1_200 });
+    await using client = newClient({ lockWatchdogTimeout: 3_000 });
     const lock = client.getLock(name);
-    const outer = await lock.acquire({ lease: 1_200 });
+    const outer = await lock.acquire({ lease: 3_000 });
     await outer.run(async () => {
       const inner = await lock.acquire();
-      const endMs = performance.now() + 1_500;
+      const endMs = performance.now() + 3_500;
       while (performance.now() < endMs) await nextEvent(client, 'renewed');
       await inner.release();
     });

@@ -14,7 +14,7 @@ import { startRedis } from '../../support/redis-server.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 // Long enough for the next renewal to find out before the lease ends, even on a busy machine.
-const inTime = { lockWatchdogTimeout: 1_500 };
+const inTime = { lockWatchdogTimeout: 4_500 };
 
 const redis = sharedConnection();
 let name: string;
@@ -92,7 +92,7 @@ describe('a holder learns that its lock is lost', () => {
 
   it('when the server was killed and came back empty', async () => {
     await using server = await startRedis();
-    await using client = newClient({ redis: server.url, ...inTime });
+    await using client = newClient({ redis: server.url, lockWatchdogTimeout: 9_000 });
     await learns(client, 'deleted', async () => {
       await server.kill();
       await server.start();

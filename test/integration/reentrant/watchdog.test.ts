@@ -108,7 +108,7 @@ describe('a fixed lease', () => {
   }
 
   it('ends for its holder when it is over, beside watched ones that continue', async () => {
-    await using client = newClient();
+    await using client = newClient({ lockWatchdogTimeout: 3_000 });
     await using watched = await client.getLock(uniqueName()).acquire();
     const lost = nextEvent(client, 'lost');
     const fixed = await client.getLock(name).acquire({ lease: 1_200 });

@@ -86,7 +86,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
 
     it('is undone when the replica does not know it, with an error that says so; the waiter behind continues', async () => {
       const { servers, master } = present();
-      await using client = connect({ commandTimeout: 400 });
+      await using client = connect({ commandTimeout: 1_500 });
       await using other = connect({ replicas: 0 });
       const name = uniqueName();
       await client.ping();
@@ -236,7 +236,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
 
   it('a waiter is let in by more permits at once, even if they were not acknowledged', async () => {
     const { servers, master } = present();
-    await using client = connect({ commandTimeout: 400 });
+    await using client = connect({ commandTimeout: 1_500 });
     await using other = connect({ replicas: 0 });
     const semaphore = new TestSemaphore(master, 1);
     const hold = await semaphore.of(other).acquire();

@@ -16,7 +16,7 @@ describe.skipIf(topologiesUnavailable)('a lease that replicas must know', () => 
     return newClient({ redis, replicas: 1, commandTimeout: 5_000, ...options });
   }
 
-  const short = { lockWatchdogTimeout: 2_000 };
+  const short = { lockWatchdogTimeout: 4_500 };
   const long = { lockWatchdogTimeout: 30_000 };
 
   it('survives if the replicas are back before it ends', async () => {

@@ -133,7 +133,7 @@ describe.skipIf(topologiesUnavailable)('with required replicas', () => {
 
   it('a renewal that the master refuses for lack of replicas is reported, and retried until it succeeds', async () => {
     await master.config('SET', 'min-replicas-to-write', '1');
-    await using client = connect({ replicas: 0, lockWatchdogTimeout: 1_500 });
+    await using client = connect({ replicas: 0, lockWatchdogTimeout: 6_000 });
     const lost = eventsOf(client, 'lost');
     const hold = await client.getLock(uniqueName()).acquire();
     await cutReplication(servers.master);

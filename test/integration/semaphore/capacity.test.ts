@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import { KeyConflictError, OptionError, type Holdfast } from '../../../src/index.js';
 import { newClient, rejectionOf } from '../../support/clients.js';
-import { eventually } from '../../support/time.js';
+import { eventually, inTime } from '../../support/time.js';
 import { TestSemaphore } from '../../support/weighted-locks.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -56,7 +56,8 @@ describe('setPermits', () => {
     const hold = await semaphore.of(client).acquire();
     const waiting = [await semaphore.join(client), await semaphore.join(client)];
     await semaphore.of(client).setPermits(3);
-    const held = await Promise.all(waiting.map((each) => each.hold));
+    // (The next renewal of their places would let them in, too.)
+    const held = await inTime(Promise.all(waiting.map((each) => each.hold)), 5_000);
     expect(await semaphore.of(client).availablePermits()).toBe(0);
     expect(await semaphore.of(client, 3).availablePermits()).toBe(0);
     await Promise.all([hold, ...held].map((each) => each.release()));

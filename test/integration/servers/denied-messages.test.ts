@@ -141,7 +141,7 @@ describe('a user who may not subscribe', () => {
     const names = [uniqueName(), uniqueName(), uniqueName()] as const;
     const permitted = names.slice(1).map((name) => `&redisson_lock__channel:{${name}}`);
     await using client = await restricted('resetchannels', ...permitted);
-    await using other = newClient({ redis: server.url });
+    await using other = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
     const holds = await Promise.all(names.map((name) => other.getLock(name).acquire()));
     const { signal, abort } = abortable();
     const waiting = Promise.allSettled(

@@ -60,7 +60,7 @@ describe.skipIf(CHROMIUM === undefined)(title, () => {
 
   beforeEach(() => {
     problems.length = 0;
-    client = newClient({ lockWatchdogTimeout: 1_500, clientId: 'web' });
+    client = newClient({ lockWatchdogTimeout: 4_500, clientId: 'web' });
     prefix = uniqueName('browser');
   });
 

@@ -29,7 +29,7 @@ let handler: UiHandler | undefined;
 const servers: Server[] = [];
 
 beforeEach(() => {
-  client = newClient({ lockWatchdogTimeout: 1_500 });
+  client = newClient({ lockWatchdogTimeout: 4_500 });
   prefix = uniqueName('ui');
 });
 
@@ -264,17 +264,22 @@ describe('viewers', () => {
   it('are forgotten if they leave while the app decides, or with a second request queued', async () => {
     const list = vi.spyOn(client, 'list');
     const handler = mount();
+    const decided = vi.fn(handler);
     const url = await listen((request, response) => {
-      setTimeout(() => {
+      if (decided.mock.calls.length > 0) {
         handler(request, response);
-      }, 300);
+        return;
+      }
+      response.once('close', () => {
+        decided(request, response);
+      });
+      hasty.destroy();
     });
     const { port } = new URL(url);
     const hasty = connect(Number(port), '127.0.0.1');
     hasty.write('GET /api/events HTTP/1.1\r\nHost: a\r\n\r\n');
+    await expect.poll(() => decided.mock.calls.length).toBe(1);
     await new Promise((resolve) => setTimeout(resolve, 100));
-    hasty.destroy();
-    await new Promise((resolve) => setTimeout(resolve, 400));
     expect(list).not.toHaveBeenCalled();
     const pipelined = connect(Number(port), '127.0.0.1');
     pipelined.write('GET /api/events HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(2));
