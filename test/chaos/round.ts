@@ -75,6 +75,8 @@ export async function playRound(plan: Plan, options: RoundOptions = {}): Promise
       healedAt,
       stoppedAt,
       heardWithinMs,
+      // Lags are looked for every 50 ms, and noted if they are longer than that.
+      unnotedMs: 100,
       ownLags,
     };
     const violations = [...check(evidence), ...stuck, ...unclosed, ...left];

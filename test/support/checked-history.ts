@@ -64,6 +64,7 @@ interface Besides {
   readonly faults?: Partial<Fault>[];
   readonly looks?: LookMade[];
   readonly plan?: Partial<Plan>;
+  readonly unnotedMs?: number;
 }
 
 export function rulesBroken(notes: readonly Noted[], more: Besides = {}): string[] {
@@ -87,6 +88,7 @@ export function violationsIn(notes: readonly Noted[], more: Besides = {}): Viola
     healedAt: 1e6,
     stoppedAt: 1e6,
     ownLags: [],
+    ...(more.unnotedMs !== undefined && { unnotedMs: more.unnotedMs }),
   };
   return check(evidence);
 }

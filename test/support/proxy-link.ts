@@ -108,7 +108,7 @@ export class ProxyLink {
 
   #close(): void {
     this.#deaf = true;
-    for (const copy of this.#late) clearTimeout(copy);
+    this.#dropLate();
     this.#upstream.end();
     this.#downstream.end();
     this.#server.destroy();
@@ -121,6 +121,8 @@ export class ProxyLink {
       this.isSubscriber = true;
       this.#rules.onSubscribe();
     }
+    // What is late does not come when the channel's last answer has.
+    if (/^[sp]?unsubscribe$/i.test(String(args[0]))) this.#dropLate();
     const treatment = this.#rules.treat(frame, args);
     switch (treatment.kind) {
       case 'forward':
@@ -179,6 +181,11 @@ export class ProxyLink {
       }, delayMs);
       this.#late.add(timer);
     }
+  }
+
+  #dropLate(): void {
+    for (const copy of this.#late) clearTimeout(copy);
+    this.#late.clear();
   }
 
   #forward(frame: Buffer): void {

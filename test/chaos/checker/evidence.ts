@@ -16,6 +16,8 @@ export interface Evidence {
   readonly stoppedAt: number;
   /** How long a message may take to be heard on a machine that is busy; left out: as in the simulator. */
   readonly heardWithinMs?: number;
+  /** For how long a process may stand still without anybody noticing; left out: as in the simulator. */
+  readonly unnotedMs?: number;
   /** Times at which the campaign's own process was suspended: then nothing here can count as late. */
   readonly ownLags: readonly { readonly at: number; readonly ms: number }[];
 }
@@ -95,27 +97,35 @@ export function lossesOf({ faults, history, plan }: Evidence): Loss[] {
 }
 
 /** What the server granted to this section, or to the one around it, may have been lost in it, from `loss.from` on. */
-export function isTouched({ history, plan }: Evidence, section: Section, loss: Loss): boolean {
-  if (isConfirmedSince(plan, history.root(section), loss)) return false;
+export function isTouched(evidence: Evidence, section: Section, loss: Loss): boolean {
+  const { history, plan } = evidence;
+  if (isConfirmedSince(evidence, history.root(section), loss)) return false;
   // A reader that continues after the write lock was released outlives the section around it.
   return [history.root(section), section].some((each) => touches(loss, each, plan.watchdogMs));
 }
 
-/** How much later than it began a hold may be written down. */
-const NOTED_WITHIN_MS = 25;
+export function unnotedMsOf({ unnotedMs = 25 }: Evidence): number {
+  return unnotedMs;
+}
+
+/** A shorter time for the server may fail on any busy machine: the worker and its proxy may stand still, and the server be slow. */
+export function leastLimitMsOf(evidence: Evidence): number {
+  return 100 + 2 * unnotedMsOf(evidence);
+}
 
 /**
  * Whether the server has confirmed it since the loss: no hold begins on a kept grant when that is longer ago than the lock is kept. A grant that
  * is to be kept, and is new, was asked for by its own call; its lease is a third of others'.
  */
 function isConfirmedSince(
-  { keepMs = 0, watchdogMs }: Plan,
+  evidence: Evidence,
   { mayBeKept, keptAt, owner, calledAt, enteredAt = Infinity, leftAtEntryMs = 0 }: Section,
   loss: Loss,
 ): boolean {
+  const { keepMs = 0, watchdogMs } = evidence.plan;
   if (!mayBeKept) return false;
   if (keptAt !== undefined || owner === undefined)
-    return enteredAt > loss.until + keepMs + NOTED_WITHIN_MS;
+    return enteredAt > loss.until + keepMs + unnotedMsOf(evidence);
   return leftAtEntryMs <= watchdogMs / 3 && calledAt > loss.until;
 }
 

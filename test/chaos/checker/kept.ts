@@ -3,6 +3,7 @@ import {
   isDisturbed,
   RESTART_EMPTY,
   stoodStillMs,
+  unnotedMsOf,
   type Evidence,
   type Violation,
   violation,
@@ -42,7 +43,8 @@ export function passedOver(evidence: Evidence): Violation[] {
       if ((history.lastNoteAt.get(other.process) ?? 0) < at) return false; // it was killed
       const since = Math.max(calledAt, inherits.enteredAt);
       if ([section, other].some((each) => isDisturbed(evidence, each, since, at))) return false;
-      const lagMs = stoodStillMs(evidence, section, since, at);
+      const lagMs =
+        stoodStillMs(evidence, section, since, at) + stoodStillMs(evidence, other, since, at);
       return at - since - lagMs - 3 * slowestAnswerMs(evidence, since, at) > heardWithinMs;
     });
     if (!waiter) return [];
@@ -51,12 +53,13 @@ export function passedOver(evidence: Evidence): Violation[] {
   });
 }
 
-/** By how much less a lease is relied on for the sake of clocks that differ, and how long the first look may take. */
+/** By how much less a lease is relied on for the sake of clocks that differ: a part of it, and some milliseconds. */
 const DRIFT = 0.01;
-const SLACK_MS = 25;
+const DRIFT_MS = 2;
 
 /** A hold that began longer after the server's last word than its lock is kept: less of the lease was left than there must have been. */
-export function oldProofs({ plan, history }: Evidence): Violation[] {
+export function oldProofs(evidence: Evidence): Violation[] {
+  const { plan, history } = evidence;
   const { keepMs = 0, watchdogMs } = plan;
   return history.entered.flatMap((section): Violation[] => {
     const { inside, keptAt, enteredAt, leftAtEntryMs = 0, id } = section;
@@ -64,8 +67,9 @@ export function oldProofs({ plan, history }: Evidence): Violation[] {
     // Its process was stopped as it began: nobody can tell how old the word was, and its caller knows that it is lost.
     if (leftAtEntryMs === 0) return [];
     const leftMs = leftAtEntryMs + enteredAt! - keptAt;
-    const ageMs = (1 - DRIFT) * (watchdogMs / 3) - leftMs;
-    if (ageMs <= keepMs + SLACK_MS) return [];
+    const ageMs = (1 - DRIFT) * (watchdogMs / 3) - DRIFT_MS - leftMs;
+    const lagMs = stoodStillMs(evidence, section, keptAt - ageMs, enteredAt!);
+    if (ageMs - lagMs <= keepMs + unnotedMsOf(evidence)) return [];
     const message = `${id} was given what its client had kept, which the server had not confirmed for ${Math.round(ageMs)} ms; ${keepMs} ms are allowed`;
     return [violation('an old proof', enteredAt!, message, [section])];
   });

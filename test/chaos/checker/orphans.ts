@@ -92,7 +92,10 @@ const SHARE = 0.3;
 export function desertions(evidence: Evidence): Violation[] {
   const { history, plan } = evidence;
   const calls = [...history.sections.values()].filter(({ how }) => how === DESERTION);
+  // Until the first look, some processes are still starting.
+  const since = evidence.looks[0]?.from ?? -Infinity;
   const waits = [...grouped(calls, ({ locks }) => locks[0]!).values()].flatMap(([gone, next]) => {
+    if (gone && gone.calledAt < since) return [];
     if (gone?.failure?.code !== 'LOCK_ABORTED' || next?.enteredAt === undefined) return [];
     if (isDisturbed(evidence, next, gone.calledAt, next.enteredAt)) return [];
     return [{ gone, next, ms: waitedMs(evidence, next, next.enteredAt) }];

@@ -8,6 +8,7 @@ import {
   type Evidence,
   type Violation,
   violation,
+  leastLimitMsOf,
 } from './evidence.js';
 import type { Section } from './history.js';
 import { heldBy } from './looks.js';
@@ -139,8 +140,6 @@ function isKnownToBeLetInFirst(
 
 /** A Redlock's master that was restarted last votes again by then as well. */
 const SETTLED_MS = 500;
-/** A shorter time for the server may fail on any busy machine. */
-const LEAST_LIMIT_MS = 150;
 /** The part of that time that a server may have taken: it leaves enough even for a slow machine. */
 const SLOW = 0.25;
 
@@ -168,7 +167,9 @@ function isQuiet(evidence: Evidence, section: Section, from: number, until: numb
   if (lags.some(({ at, ms }) => overlapMs(at - ms, at, from, until) > 0)) return false;
   if ((history.closings.get(section.client)?.from ?? Infinity) <= until) return false;
   const limitMs = leastLimitMs(evidence, section);
-  return limitMs >= LEAST_LIMIT_MS && slowestAnswerMs(evidence, from, until) < SLOW * limitMs;
+  return (
+    limitMs >= leastLimitMsOf(evidence) && slowestAnswerMs(evidence, from, until) < SLOW * limitMs
+  );
 }
 
 /** How long the server had at least for its answer. An answer that takes longer than the lease refuses the call. */

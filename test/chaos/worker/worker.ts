@@ -88,13 +88,22 @@ onMessage(async ({ type, ms }) => {
       await witnesses?.close();
       tell('closed', { atMs: machineMs() });
       stopListening();
-      setTimeout(tellWhatIsLeft, WHAT_IS_LEFT_MS).unref();
+      tellWhatIsLeftLater();
   }
 });
 tell('ready');
 
+function tellWhatIsLeftLater(): void {
+  setTimeout(tellWhatIsLeft, WHAT_IS_LEFT_MS, machineMs()).unref();
+}
+
 /** What keeps the process from ending, though all its clients are closed. */
-function tellWhatIsLeft(): void {
+function tellWhatIsLeft(since: number): void {
+  // It was suspended, perhaps at the very end.
+  if (machineMs() - since > WHAT_IS_LEFT_MS + LAG_LOOK_MS) {
+    tellWhatIsLeftLater();
+    return;
+  }
   const handles = (process as unknown as { _getActiveHandles(): object[] })._getActiveHandles();
   const sockets = handles.filter((handle) => handle instanceof Socket);
   const ends = sockets.map(

@@ -297,6 +297,12 @@ it('a waiter that is not woken is reported; not while a MultiLock has the lock',
     });
   expect(rulesBroken(turns(['y']), { looks: looks(100) })).toEqual([]);
   expect(rulesBroken(turns(['y']), { looks: looks(290) })).toEqual(['nobody is woken']);
+  // A replica that took over by itself, in the calm, disturbs what comes soon after.
+  const takenOver = (at: number): Parameters<typeof rulesBroken>[1] => ({
+    faults: [{ nemesis: 'a replica takes over by itself', from: at, until: at, servers: [1] }],
+  });
+  expect(rulesBroken(turns(['y']), takenOver(calm - 500))).toEqual([]);
+  expect(rulesBroken(turns(['y']), takenOver(calm + 9_000))).toEqual(['nobody is woken']);
   const busy: Noted = [calm + 400, { what: 'lagged', ms: 60 }];
   const all = turns(['y']);
   expect(rulesBroken([...all, busy])).toEqual([]); // of three slow ones only two are left
@@ -321,6 +327,11 @@ it('two callers that meet at a name of their own, of which the second is not wok
     });
   expect(rulesBroken(meetings(5))).toEqual(['nobody is woken']);
   expect(rulesBroken(meetings(40))).toEqual([]);
+  // The callers of a Redlock pause for up to twice the time that a master has.
+  const red = (nodeTimeoutMs: number): Parameters<typeof rulesBroken>[1] => ({
+    plan: { kind: 'red', topology: 'masters', nodeTimeoutMs },
+  });
+  expect(rulesBroken(meetings(5), red(10))).toEqual([]);
 });
 
 it('a holder that took the lock over within its process relies on what the server granted to the first', () => {

@@ -128,15 +128,23 @@ it('a mark with a lease of more than a third is reported, unless a clock was set
 
 it('a hold that begins on a proof older than the lock is kept is reported', () => {
   // The lease is 333 ms, of which 330 count.
-  const leaving = (leftMs: number): string[] =>
+  const leaving = (leftMs: number, lags: Noted[] = [], more = {}): string[] =>
     rules(
-      heldAt(100, 120).map(([at, note]): Noted => [
-        at,
-        note.what === 'entered' && at === 120 ? { ...note, leftMs } : note,
-      ]),
+      [
+        ...heldAt(100, 120).map(([at, note]): Noted => [
+          at,
+          note.what === 'entered' && at === 120 ? { ...note, leftMs } : note,
+        ]),
+        ...lags,
+      ],
+      more,
     );
   expect(leaving(240)).toEqual([]);
   expect(leaving(180)).toEqual(['an old proof']);
+  // Its process stood still as it began, or may have, for a time that nobody notes.
+  expect(leaving(180, [[119, { what: 'lagged', ms: 60 }]])).toEqual([]);
+  expect(leaving(180, [], { unnotedMs: 100 })).toEqual([]);
+  expect(leaving(100, [], { unnotedMs: 100 })).toEqual(['an old proof']);
 });
 
 it('another client that waits and is passed over by the keeper’s own callers is reported', () => {

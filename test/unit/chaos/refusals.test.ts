@@ -49,6 +49,8 @@ it('a release without an answer is reported as well', () => {
 
 it('a caller is not reported that gave little time, has just come, or is being closed', () => {
   expect(rules([...BEFORE, ...refused(CALM, { waitMs: 100 })])).toEqual([]);
+  expect(rules([...BEFORE, ...refused(CALM, { waitMs: 200 })])).not.toEqual([]);
+  expect(rules([...BEFORE, ...refused(CALM, { waitMs: 200 })], { unnotedMs: 100 })).toEqual([]);
   expect(rules([...BEFORE, ...refused(CALM, { leaseMs: 42 })])).toEqual([]);
   expect(rules(refused(CALM))).toEqual([]);
   const elsewhere = held('w0.0.c0k0.0', 1e6 + 100, 1e6 + 200, { locks: ['y'] });

@@ -14,7 +14,7 @@ beforeEach(() => {
   mayHaveMissed = false;
   line = new Line({
     lookEveryMs: 10_000,
-    subscribe: () => ({ isSubscribed: true, mayHaveMissed: () => mayHaveMissed, close: closed }),
+    subscribe: () => ({ mayHaveMissed: () => mayHaveMissed, close: closed }),
     onEmpty: emptied,
   });
 });

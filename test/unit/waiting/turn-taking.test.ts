@@ -99,7 +99,7 @@ describe('a line whose client has released the lock', () => {
         return isHeldHere ? { holder: 'us:1', holderTtlMs: 1_000 } : undefined;
       },
       verify,
-      subscribe: () => ({ isSubscribed: true, mayHaveMissed: () => false, close: () => undefined }),
+      subscribe: () => ({ mayHaveMissed: () => false, close: () => undefined }),
       roundTrip: () => new Promise<void>((resolve) => answers.push(resolve)),
       onEmpty: () => undefined,
     });
@@ -165,7 +165,6 @@ describe('a line whose client has released the lock', () => {
         lookEveryMs: 10_000,
         turns,
         subscribe: () => ({
-          isSubscribed: true,
           mayHaveMissed: () => false,
           close: () => undefined,
         }),
@@ -245,7 +244,7 @@ describe('a line whose client has released the lock', () => {
     const calm = new Line({
       lookEveryMs: 10_000,
       turns,
-      subscribe: () => ({ isSubscribed: true, mayHaveMissed: () => false, close: () => undefined }),
+      subscribe: () => ({ mayHaveMissed: () => false, close: () => undefined }),
       roundTrip: () => new Promise<void>((resolve) => answers.push(resolve)),
       onEmpty: () => undefined,
     });
@@ -266,7 +265,7 @@ describe('a line whose client has released the lock', () => {
     const deaf = new Line({
       lookEveryMs: 10_000,
       turns,
-      subscribe: () => ({ isSubscribed: true, mayHaveMissed: () => false, close: () => undefined }),
+      subscribe: () => ({ mayHaveMissed: () => false, close: () => undefined }),
       roundTrip: () => new Promise(() => undefined),
       onEmpty: () => undefined,
     });
