@@ -19,7 +19,7 @@ import type { LockKeys } from '../redis/keys.js';
 import { type Clock, elapsedMs, type Instant, now } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
 import type { Due, Scheduled } from '../runtime/schedule.js';
-import type { ChannelListener, Subscription } from '../waiting/channels.js';
+import type { ChannelListener } from '../waiting/channels.js';
 
 /** The longest use of one grant, as a multiple of `keep`: clients that cannot make a wish (Redisson, an older holdfast) have their turn then. */
 const LONGEST_USE = 4;
@@ -52,7 +52,8 @@ export class Keeper implements Due, ChannelListener {
   readonly #server: Server;
   readonly #renewer: Renewer<LockKeys>;
   readonly #clientId: string;
-  #subscription: Subscription | undefined;
+  readonly #wishChannel: string;
+  #hasSubscribed = false;
   readonly #kept = new Map<string, KeptGrant>();
   readonly #names = new Map<string, Name>();
   readonly #decided = new WeakMap<object, boolean>();
@@ -65,6 +66,7 @@ export class Keeper implements Due, ChannelListener {
     this.#server = server;
     this.#renewer = renewer;
     this.#clientId = clientId;
+    this.#wishChannel = `holdfast_wishes:${clientId}`;
     this.clock = server.schedule.clock;
     this.leaseMs = Math.floor(server.lockWatchdogTimeoutMs / 3);
     server.connection.listen({ ready: this.#letAllGo, disturbed: this.#letAllGo });
@@ -87,11 +89,8 @@ export class Keeper implements Due, ChannelListener {
     const name = this.#names.get(lock);
     const isUsedAgain = name !== undefined && nowMs - name.usedAtMs <= keepMs;
     this.used(lock);
-    this.#subscription ??= this.#server.channels.subscribe(
-      `holdfast_wishes:${this.#clientId}`,
-      () => false,
-      this,
-    );
+    if (!this.#hasSubscribed) this.#server.channels.subscribe(this.#wishChannel, () => false, this);
+    this.#hasSubscribed = true;
     return isUsedAgain && nowMs >= name.pausedUntilMs && this.isListening;
   }
 
@@ -119,7 +118,7 @@ export class Keeper implements Due, ChannelListener {
   // Grants.
 
   get isListening(): boolean {
-    return this.#subscription?.isSubscribed ?? false;
+    return this.#server.channels.isSubscribed(this.#wishChannel);
   }
 
   begin(kept: KeptGrant): void {

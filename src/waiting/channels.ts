@@ -46,19 +46,13 @@ class Channel {
 
 /** One listener's part in a channel. */
 export interface Subscription {
-  /** Whether it is confirmed, on a connection that is not known to be lost. */
-  readonly isSubscribed: boolean;
   /** Whether the listener may have missed a message since `sinceMs` (on the monotonic clock). */
   mayHaveMissed(sinceMs: number): boolean;
   close(): void;
 }
 
 /** The subscription that a listener gets once the channels are closed: no messages. */
-const SILENCE: Subscription = {
-  isSubscribed: false,
-  mayHaveMissed: () => false,
-  close: () => undefined,
-};
+const SILENCE: Subscription = { mayHaveMissed: () => false, close: () => undefined };
 
 export class Channels {
   readonly #clock: Clock;
@@ -115,9 +109,6 @@ export class Channels {
     channel.listeners.add(listener);
     const joined = channel;
     return {
-      get isSubscribed() {
-        return joined.isSubscribed;
-      },
       // Before the subscription is confirmed this is false, since `subscribed()` will be called.
       // (`>=`, not `>`: when a test stops the clock, everything happens in the same instant.)
       mayHaveMissed: (sinceMs) =>

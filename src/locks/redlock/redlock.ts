@@ -102,11 +102,11 @@ export class RedLockBackend implements LockBackend {
   }
 
   line(): Line<NextWaiter> {
-    const { clock, masters, quorum } = this;
+    const { clock, masters } = this;
     return this.#services.lines.of(this.id, (onEmpty) => {
       const lookEveryMs = this.#services.session.lockWatchdogTimeoutMs / 3;
       const subscribe = (listener: ChannelListener): Subscription =>
-        subscribeToMost(masters, quorum, clock, listener);
+        subscribeToAll(masters, clock, listener);
       return new Line({ clock, lookEveryMs, subscribe, onEmpty });
     });
   }
@@ -385,9 +385,8 @@ class RedWaiter extends LineWaiter {
 /** How long the wake-up waits after the first message, in milliseconds: before a majority has released, an election would fail. */
 const GATHER_MS = 5;
 
-function subscribeToMost(
+function subscribeToAll(
   masters: readonly Master[],
-  quorum: number,
   clock: Clock,
   listener: ChannelListener,
 ): Subscription {
@@ -402,9 +401,6 @@ function subscribeToMost(
     lock.subscribeToUnlocks({ subscribed: hear, message: hear }),
   );
   return {
-    get isSubscribed() {
-      return subscriptions.filter(({ isSubscribed }) => isSubscribed).length >= quorum;
-    },
     mayHaveMissed: (sinceMs) =>
       subscriptions.some((subscription) => subscription.mayHaveMissed(sinceMs)),
     close: () => {
