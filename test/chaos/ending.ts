@@ -28,7 +28,7 @@ export function waitingInVain(
 const CLOSE_SLACK_MS = 2_000;
 /** How long a process may live on when its clients are closed. */
 const EXIT_MS = 1_000;
-/** How long a slow machine may take to end a process that has nothing left to do: its exit code shows which case it was. */
+/** How long a slow machine may take to say that it has closed, or to end a process that has nothing left to do. */
 const SLOW_EXIT_MS = 30_000;
 
 export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<Violation[]> {
@@ -48,7 +48,7 @@ export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<V
       const { atMs } = await member.next('closed', SLOW_EXIT_MS).catch(() => ({ atMs: Infinity }));
       const tookMs = Number(atMs) - askedAt - ownLag.since(askedAt);
       if (tookMs > plan.commandTimeoutMs + CLOSE_SLACK_MS)
-        accuse(`the clients of worker ${member.index} did not close: ${member.output}`);
+        accuse(`worker ${member.index} did not close in time (${tookMs} ms): ${member.output}`);
       if (atMs === Infinity) return;
       const closedAt = machineMs();
       const exited = await member.exitedWithin(SLOW_EXIT_MS);

@@ -121,8 +121,6 @@ export class ProxyLink {
       this.isSubscriber = true;
       this.#rules.onSubscribe();
     }
-    // What is late does not come when the channel's last answer has.
-    if (/^[sp]?unsubscribe$/i.test(String(args[0]))) this.#dropLate();
     const treatment = this.#rules.treat(frame, args);
     switch (treatment.kind) {
       case 'forward':
@@ -153,6 +151,8 @@ export class ProxyLink {
       this.#passMessage(this.#rules.rewrite(frame));
       return;
     }
+    // No message comes after the answer to an UNSUBSCRIBE.
+    if (this.#late.size > 0 && isUnsubscribed(frame)) this.#dropLate();
     this.#unanswered = Math.max(0, this.#unanswered - 1);
     const ends = this.#last && this.#unanswered === 0;
     if (!ends || this.#last?.kind === 'hold back')
@@ -304,6 +304,10 @@ function commandArguments(frame: Buffer): Buffer[] {
     start = contentEnd + 2;
   }
   return args;
+}
+
+function isUnsubscribed(frame: Buffer): boolean {
+  return /^[*>]3\r\n\$\d+\r\n[sp]?unsubscribe\r\n/.test(frame.toString('latin1', 0, 24));
 }
 
 /** Whether a server's frame is a pub/sub message, which answers no command. (RESP3 pushes the answer to a SUBSCRIBE, too.) */

@@ -108,11 +108,6 @@ export function unnotedMsOf({ unnotedMs = 25 }: Evidence): number {
   return unnotedMs;
 }
 
-/** A shorter time for the server may fail on any busy machine: the worker and its proxy may stand still, and the server be slow. */
-export function leastLimitMsOf(evidence: Evidence): number {
-  return 100 + 2 * unnotedMsOf(evidence);
-}
-
 /**
  * Whether the server has confirmed it since the loss: no hold begins on a kept grant when that is longer ago than the lock is kept. A grant that
  * is to be kept, and is new, was asked for by its own call; its lease is a third of others'.

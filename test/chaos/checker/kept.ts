@@ -43,8 +43,8 @@ export function passedOver(evidence: Evidence): Violation[] {
       if ((history.lastNoteAt.get(other.process) ?? 0) < at) return false; // it was killed
       const since = Math.max(calledAt, inherits.enteredAt);
       if ([section, other].some((each) => isDisturbed(evidence, each, since, at))) return false;
-      const lagMs =
-        stoodStillMs(evidence, section, since, at) + stoodStillMs(evidence, other, since, at);
+      const both = section.process === other.process ? [section] : [section, other];
+      const lagMs = both.reduce((sum, each) => sum + stoodStillMs(evidence, each, since, at), 0);
       return at - since - lagMs - 3 * slowestAnswerMs(evidence, since, at) > heardWithinMs;
     });
     if (!waiter) return [];
@@ -68,7 +68,12 @@ export function oldProofs(evidence: Evidence): Violation[] {
     if (leftAtEntryMs === 0) return [];
     const leftMs = leftAtEntryMs + enteredAt! - keptAt;
     const ageMs = (1 - DRIFT) * (watchdogMs / 3) - DRIFT_MS - leftMs;
-    const lagMs = stoodStillMs(evidence, section, keptAt - ageMs, enteredAt!);
+    // Its process may have stood still after it had looked at the age, and before that was written down.
+    const [lagMs = 0] = history.lags
+      .filter(
+        ({ process, at, ms }) => process === section.process && at >= keptAt && at - ms < keptAt,
+      )
+      .map(({ ms }) => ms);
     if (ageMs - lagMs <= keepMs + unnotedMsOf(evidence)) return [];
     const message = `${id} was given what its client had kept, which the server had not confirmed for ${Math.round(ageMs)} ms; ${keepMs} ms are allowed`;
     return [violation('an old proof', enteredAt!, message, [section])];

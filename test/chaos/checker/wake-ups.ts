@@ -7,23 +7,14 @@ import {
   type Evidence,
   type Violation,
   violation,
-  leastLimitMsOf,
 } from './evidence.js';
 import { grouped, type Section } from './history.js';
 import { looksByOwner, type Look } from './looks.js';
 
 const SLOW_WAKE_UP_MS = 150;
 
-/** The callers of a Redlock whose votes are split pause for up to the time that a master has; one that has too little does not vote. */
-function slowWakeUpMs(evidence: Evidence): number {
-  const { kind, nodeTimeoutMs } = evidence.plan;
-  if (kind !== 'red') return SLOW_WAKE_UP_MS;
-  return nodeTimeoutMs < leastLimitMsOf(evidence) ? Infinity : SLOW_WAKE_UP_MS + 2 * nodeTimeoutMs;
-}
-
 /** All is well: a caller waits, the lock is free, and nobody takes it. */
 export function slowWakeUps(evidence: Evidence): Violation[] {
-  const slowMs = slowWakeUpMs(evidence);
   const { plan, faults, looks, healedAt, stoppedAt } = evidence;
   const gaps = isWeighted(plan)
     ? [...idlePermits(evidence), ...unheardGrants(evidence)]
@@ -43,8 +34,8 @@ export function slowWakeUps(evidence: Evidence): Violation[] {
   );
   const isQuiet = (each: Gap): boolean => !stoodAnybodyStill(evidence, each);
   return [
-    ...tooManySlow(calm.filter(isQuiet), slowMs, 0.3, 'somebody waited'),
-    ...tooManySlow(met.filter(isQuiet), slowMs, 0.1, 'another client had just called'),
+    ...tooManySlow(calm.filter(isQuiet), 0.3, 'somebody waited'),
+    ...tooManySlow(met.filter(isQuiet), 0.1, 'another client had just called'),
   ];
 }
 
@@ -55,17 +46,12 @@ function stoodAnybodyStill({ history, ownLags }: Evidence, { from, until, next }
   );
 }
 
-function tooManySlow(
-  gaps: readonly Gap[],
-  slowMs: number,
-  share: number,
-  who: string,
-): Violation[] {
-  const slow = gaps.filter(({ from, until }) => until - from > slowMs);
+function tooManySlow(gaps: readonly Gap[], share: number, who: string): Violation[] {
+  const slow = gaps.filter(({ from, until }) => until - from > SLOW_WAKE_UP_MS);
   const [first] = slow;
   if (!first || slow.length < 3 || slow.length < share * gaps.length) return [];
   const sections = slow.slice(0, 5).flatMap(({ next }) => next ?? []);
-  const message = `${slow.length} of ${gaps.length} times nobody entered for more than ${slowMs} ms though the lock was free, ${who}, and all was well`;
+  const message = `${slow.length} of ${gaps.length} times nobody entered for more than ${SLOW_WAKE_UP_MS} ms though the lock was free, ${who}, and all was well`;
   return [violation('nobody is woken', first.from, message, sections, first.lock)];
 }
 

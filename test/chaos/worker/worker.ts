@@ -88,20 +88,17 @@ onMessage(async ({ type, ms }) => {
       await witnesses?.close();
       tell('closed', { atMs: machineMs() });
       stopListening();
-      tellWhatIsLeftLater();
+      setTimeout(tellWhatIsLeft, WHAT_IS_LEFT_MS, machineMs(), false).unref();
   }
 });
 tell('ready');
 
-function tellWhatIsLeftLater(): void {
-  setTimeout(tellWhatIsLeft, WHAT_IS_LEFT_MS, machineMs()).unref();
-}
-
 /** What keeps the process from ending, though all its clients are closed. */
-function tellWhatIsLeft(since: number): void {
-  // It was suspended, perhaps at the very end.
-  if (machineMs() - since > WHAT_IS_LEFT_MS + LAG_LOOK_MS) {
-    tellWhatIsLeftLater();
+function tellWhatIsLeft(since: number, isSecondLook: boolean): void {
+  const tookMs = machineMs() - since;
+  // It was suspended, perhaps before it had got to its end.
+  if (tookMs > WHAT_IS_LEFT_MS + 2 * LAG_LOOK_MS && !isSecondLook) {
+    setTimeout(tellWhatIsLeft, WHAT_IS_LEFT_MS, since, true).unref();
     return;
   }
   const handles = (process as unknown as { _getActiveHandles(): object[] })._getActiveHandles();
@@ -111,7 +108,7 @@ function tellWhatIsLeft(since: number): void {
       `${localPort}-${remotePort}${connecting ? ' connecting' : ''}${destroyed ? ' destroyed' : ''}`,
   );
   const resources = process.getActiveResourcesInfo().join(' ');
-  const message = `still there ${WHAT_IS_LEFT_MS} ms after close(): ${resources}; sockets ${ends.join(', ')}`;
+  const message = `still there ${Math.round(tookMs)} ms after close(): ${resources}; sockets ${ends.join(', ')}`;
   journal.note({ what: 'warned', message });
   process.exitCode = STAYED;
 }

@@ -135,7 +135,7 @@ describe('with a member of another client', () => {
 
   it('a member that is lost while another one is still being acquired does not count as held', async () => {
     const { other, names } = members();
-    await using near = newClient({ lockWatchdogTimeout: 3_000 });
+    await using near = newClient({ lockWatchdogTimeout: 1_500 });
     await using far = await connectedClient({ redis: proxy().url, lockWatchdogTimeout: 30_000 });
     const farName = uniqueName('far');
     const multi = near.getMultiLock(near.getLock(names[0]!), far.getLock(farName));

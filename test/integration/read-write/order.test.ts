@@ -38,17 +38,19 @@ describe('over several clients', () => {
       holds[who] = hold.then((acquired) => (order.push(who), acquired));
     }
     const free = async (who: string): Promise<void> => (await holds[who])!.release();
-    const entered = (expected: RegExp): Promise<void> =>
-      eventually(() => {
+    const entered = async (expected: RegExp): Promise<void> => {
+      await eventually(() => {
         expect(order.join(' ')).toMatch(expected);
       });
+      await sleep(50);
+      expect(order.join(' ')).toMatch(expected); // and nobody else
+    };
     expect(await lock.readLock(two).tryLock()).toBe(false); // nobody overtakes
     await first.release();
     await entered(/^W1$/);
     await free('W1');
     await entered(/^W1 (r2 r3|r3 r2)$/);
     await free('r3');
-    await sleep(50);
     await entered(/^W1 (r2 r3|r3 r2)$/);
     await free('r2');
     await entered(/W4$/);

@@ -73,13 +73,13 @@ describe('the watchdog stops with the lock', () => {
   });
 
   it('when another client has the lock by the time the renewal arrives', async () => {
-    await using client = newClient({ redis: proxy().url, ...patient });
+    await using client = newClient({ redis: proxy().url, ...patient, lockWatchdogTimeout: 6_000 });
     await using other = newClient();
     const hold = await client.getLock(name).acquire();
     const renewal = proxy().holdBack(commandOf('renew', name));
     await renewal.happened;
     await hold.release();
-    await using taken = await other.getLock(name).acquire({ lease: 10_000 });
+    await using taken = await other.getLock(name).acquire({ lease: 5_000 }); // less than the renewal asks for
     const watching = watchTtl(redis, name, 1_000);
     await renewal.deliver();
     expect(rises(await watching)).toBe(false);
@@ -192,6 +192,7 @@ describe('a nested short lease', () => {
       expect(innerTtlMs).toBeGreaterThan(outerTtlMs - (performance.now() - seenAtMs) - 50);
       const seen = await watchTtl(redis, name, 3_000);
       expect(Math.min(...seen)).toBeGreaterThan(0);
+      expect(rises(seen)).toBe(true); // it is renewed, too
       await lock.unlock();
       expect(await lock.isHeldByCurrentOwner()).toBe(true);
       await lock.unlock();

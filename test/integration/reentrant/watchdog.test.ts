@@ -111,7 +111,7 @@ describe('a fixed lease', () => {
     await using client = newClient({ lockWatchdogTimeout: 3_000 });
     await using watched = await client.getLock(uniqueName()).acquire();
     const lost = nextEvent(client, 'lost');
-    const fixed = await client.getLock(name).acquire({ lease: 1_200 });
+    const fixed = await client.getLock(name).acquire({ lease: 4_000 });
     expect(await lost).toMatchObject({ ownerId: fixed.ownerId, lossReason: 'expired' });
     expect(watched.remaining()).toBeGreaterThan(0);
   });

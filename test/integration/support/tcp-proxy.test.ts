@@ -165,6 +165,25 @@ describe('a rule', () => {
     subscriber.disconnect();
   });
 
+  it('for messages passes none on after the answer to UNSUBSCRIBE', async () => {
+    const heard: string[] = [];
+    const subscriber = new Redis(proxy.url);
+    subscriber.on('message', (_, message) => heard.push(message));
+    await subscriber.subscribe(key, `${key}:other`);
+    const seen: Buffer[] = [];
+    proxy.treatMessages((message) => {
+      seen.push(message);
+      return [300];
+    });
+    await direct.publish(key, 'late');
+    await expect.poll(() => seen.length).toBe(1);
+    await subscriber.unsubscribe(key);
+    proxy.treatMessages();
+    await sleep(400);
+    expect(heard).toEqual([]);
+    subscriber.disconnect();
+  });
+
   it.each([2, 3] as const)(
     'for messages spares the answers to SUBSCRIBE under RESP%i',
     async (RESP) => {

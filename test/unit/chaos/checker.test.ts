@@ -327,11 +327,6 @@ it('two callers that meet at a name of their own, of which the second is not wok
     });
   expect(rulesBroken(meetings(5))).toEqual(['nobody is woken']);
   expect(rulesBroken(meetings(40))).toEqual([]);
-  // The callers of a Redlock pause for up to twice the time that a master has.
-  const red = (nodeTimeoutMs: number): Parameters<typeof rulesBroken>[1] => ({
-    plan: { kind: 'red', topology: 'masters', nodeTimeoutMs },
-  });
-  expect(rulesBroken(meetings(5), red(10))).toEqual([]);
 });
 
 it('a holder that took the lock over within its process relies on what the server granted to the first', () => {

@@ -142,7 +142,8 @@ it('a hold that begins on a proof older than the lock is kept is reported', () =
   expect(leaving(240)).toEqual([]);
   expect(leaving(180)).toEqual(['an old proof']);
   // Its process stood still as it began, or may have, for a time that nobody notes.
-  expect(leaving(180, [[119, { what: 'lagged', ms: 60 }]])).toEqual([]);
+  expect(leaving(180, [[121, { what: 'lagged', ms: 60 }]])).toEqual([]);
+  expect(leaving(180, [[119, { what: 'lagged', ms: 60 }]])).toEqual(['an old proof']);
   expect(leaving(180, [], { unnotedMs: 100 })).toEqual([]);
   expect(leaving(100, [], { unnotedMs: 100 })).toEqual(['an old proof']);
 });
