@@ -45,11 +45,14 @@ export async function closeAll({ crew, plan }: Stage, ownLag: OwnLag): Promise<V
       const askedAt = machineMs();
       member.send({ type: 'close' });
       // The worker says when: this process, too, may stand still.
-      const { atMs } = await member.next('closed', SLOW_EXIT_MS).catch(() => ({ atMs: Infinity }));
-      const tookMs = Number(atMs) - askedAt - ownLag.since(askedAt);
-      if (tookMs > plan.commandTimeoutMs + CLOSE_SLACK_MS)
-        accuse(`worker ${member.index} did not close in time (${tookMs} ms): ${member.output}`);
-      if (atMs === Infinity) return;
+      const closed = await member.next('closed', SLOW_EXIT_MS).catch(() => undefined);
+      const tookMs = Number(closed?.['atMs'] ?? Infinity) - askedAt - ownLag.since(askedAt);
+      const limitMs = plan.commandTimeoutMs + CLOSE_SLACK_MS;
+      if (tookMs > limitMs)
+        accuse(
+          `the clients of worker ${member.index} did not close within ${limitMs} ms: ${member.output}`,
+        );
+      if (!closed) return;
       const closedAt = machineMs();
       const exited = await member.exitedWithin(SLOW_EXIT_MS);
       // A process that had nothing left to do is ended late by a slow machine.

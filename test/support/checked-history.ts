@@ -65,6 +65,7 @@ interface Besides {
   readonly looks?: LookMade[];
   readonly plan?: Partial<Plan>;
   readonly unnotedMs?: number;
+  readonly healedAt?: number;
 }
 
 export function rulesBroken(notes: readonly Noted[], more: Besides = {}): string[] {
@@ -85,8 +86,8 @@ export function violationsIn(notes: readonly Noted[], more: Besides = {}): Viola
       holders: owner === undefined ? [] : [{ owner, count }],
       ...each,
     })),
-    healedAt: 1e6,
-    stoppedAt: 1e6,
+    healedAt: more.healedAt ?? 1e6,
+    stoppedAt: more.healedAt ?? 1e6,
     ownLags: [],
     ...(more.unnotedMs !== undefined && { unnotedMs: more.unnotedMs }),
   };

@@ -314,7 +314,7 @@ export function wakingTests(context: () => ContractContext): void {
     await waiting;
     await sleep(SUBSCRIBED_AFTER_MS);
     await hold.release();
-    await (await inTime(acquiring, 5_000)).release();
+    await (await inTime(acquiring, 5_000, 'it did not get the lock')).release();
   });
 
   it.each(['positional', 'object'])(

@@ -13,7 +13,7 @@ import {
   type RedissonLock,
   type RedissonOptions,
 } from './redisson.js';
-import { eventually, NEVER, settledWithin } from './time.js';
+import { eventually, inTime, NEVER, settledWithin } from './time.js';
 import { uniqueName } from './unique-name.js';
 
 /** What the tests of the suite share. Only messages wake waiters: all leases are a minute long. */
@@ -188,8 +188,7 @@ function waitingTests(current: () => RedissonContext, { isCluster, ours: options
     await waiting;
     await servers.isListenedFor(ours.name);
     await free();
-    const hold = await settledWithin(next, AWAKE_MS);
-    if (hold === NEVER) throw new Error('the release did not wake us');
+    const hold = await inTime(next, AWAKE_MS, 'the release did not wake us');
     await hold.release();
   }
 
@@ -200,8 +199,7 @@ function waitingTests(current: () => RedissonContext, { isCluster, ours: options
     const next = theirs.lock();
     await servers.isListenedFor(name);
     await free();
-    if ((await settledWithin(next, AWAKE_MS)) === NEVER)
-      throw new Error('the release did not wake Redisson');
+    await inTime(next, AWAKE_MS, 'the release did not wake Redisson');
     await theirs.unlock();
   }
 }
@@ -325,8 +323,7 @@ function endTests(current: () => RedissonContext): void {
     await servers.isListenedFor(name);
     const lost = nextEvent(client, 'lost');
     expect(await theirs.forceUnlock()).toBe(true);
-    const taken = await settledWithin(next, 5_000);
-    if (taken === NEVER) throw new Error('forceUnlock() of Redisson woke nobody');
+    const taken = await inTime(next, 5_000, 'forceUnlock() of Redisson woke nobody');
     expect(await lost).toMatchObject({ lockName: name, ownerId: hold.ownerId });
     expect(hold.signal.aborted).toBe(true);
     await taken.release();

@@ -32,10 +32,10 @@ export async function settledWithin<T>(promise: Promise<T>, ms: number): Promise
   }
 }
 
-/** Resolves as the promise does; fails if that takes longer. */
-export async function inTime<T>(promise: Promise<T>, ms: number): Promise<T> {
+/** Resolves as the promise does; throws this message if it takes longer than `ms` milliseconds to settle. */
+export async function inTime<T>(promise: Promise<T>, ms: number, message: string): Promise<T> {
   const settled = await settledWithin(promise, ms);
-  if (settled === NEVER) throw new Error(`it did not settle within ${ms} ms`);
+  if (settled === NEVER) throw new Error(message);
   return settled;
 }
 

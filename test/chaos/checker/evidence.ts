@@ -104,6 +104,7 @@ export function isTouched(evidence: Evidence, section: Section, loss: Loss): boo
   return [history.root(section), section].some((each) => touches(loss, each, plan.watchdogMs));
 }
 
+/** For how long a process may stand still without its being noted, and so how late something may be written down. */
 export function unnotedMsOf({ unnotedMs = 25 }: Evidence): number {
   return unnotedMs;
 }
@@ -161,6 +162,11 @@ export function stoodStillMs(
 
 export function overlapMs(from1: number, until1: number, from2: number, until2: number): number {
   return Math.max(0, Math.min(until1, until2) - Math.max(from1, from2));
+}
+
+/** When all processes had started, and the servers were looked at for the first time. */
+export function startedAt({ looks }: Evidence): number {
+  return looks[0]?.from ?? -Infinity;
 }
 
 /** How long a healed fault may have effects: until clients have reconnected and have their leases and places again. */

@@ -1,6 +1,13 @@
 // Unwanted state is removed: owners that no call of their client wants, and the effects of abandoned calls.
 import { DESERTION } from '../worker/journal.js';
-import { isDisturbed, stoodStillMs, type Evidence, type Violation, violation } from './evidence.js';
+import {
+  isDisturbed,
+  stoodStillMs,
+  type Evidence,
+  type Violation,
+  violation,
+  startedAt,
+} from './evidence.js';
 import { grouped, type Section } from './history.js';
 import { slowestAnswerMs } from './wake-ups.js';
 
@@ -92,10 +99,8 @@ const SHARE = 0.3;
 export function desertions(evidence: Evidence): Violation[] {
   const { history, plan } = evidence;
   const calls = [...history.sections.values()].filter(({ how }) => how === DESERTION);
-  // Until the first look, some processes are still starting.
-  const since = evidence.looks[0]?.from ?? -Infinity;
   const waits = [...grouped(calls, ({ locks }) => locks[0]!).values()].flatMap(([gone, next]) => {
-    if (gone && gone.calledAt < since) return [];
+    if (gone && gone.calledAt < startedAt(evidence)) return [];
     if (gone?.failure?.code !== 'LOCK_ABORTED' || next?.enteredAt === undefined) return [];
     if (isDisturbed(evidence, next, gone.calledAt, next.enteredAt)) return [];
     return [{ gone, next, ms: waitedMs(evidence, next, next.enteredAt) }];

@@ -7,6 +7,7 @@ import {
   type Evidence,
   type Violation,
   violation,
+  startedAt,
 } from './evidence.js';
 import { grouped, type Section } from './history.js';
 import { looksByOwner, type Look } from './looks.js';
@@ -15,7 +16,7 @@ const SLOW_WAKE_UP_MS = 150;
 
 /** All is well: a caller waits, the lock is free, and nobody takes it. */
 export function slowWakeUps(evidence: Evidence): Violation[] {
-  const { plan, faults, looks, healedAt, stoppedAt } = evidence;
+  const { plan, faults, healedAt, stoppedAt } = evidence;
   const gaps = isWeighted(plan)
     ? [...idlePermits(evidence), ...unheardGrants(evidence)]
     : plan.locks.flatMap((lock) => gapsOf(evidence, lock));
@@ -23,14 +24,13 @@ export function slowWakeUps(evidence: Evidence): Violation[] {
   const isCalm = ({ from, until }: Gap): boolean =>
     from > healedAt + aftermathMs(plan) &&
     until < stoppedAt + 10_000 &&
-    !faults.some((fault) => overlapMs(fault.from, fault.until + aftermathMs(plan), from, until));
+    !faults.some(
+      (fault) => overlapMs(fault.from, fault.until + aftermathMs(plan), from, until) > 0,
+    );
   const calm = gaps.filter(isCalm);
-  // Until the first look, some processes are still starting.
-  const [firstLook] = looks;
   const firstFaultAt = Math.min(healedAt, ...faults.map(({ from }) => from));
   const met = meetings(evidence).filter(
-    (each) =>
-      isCalm(each) || (each.from >= (firstLook?.from ?? -Infinity) && each.until < firstFaultAt),
+    (each) => isCalm(each) || (each.from >= startedAt(evidence) && each.until < firstFaultAt),
   );
   const isQuiet = (each: Gap): boolean => !stoodAnybodyStill(evidence, each);
   return [

@@ -153,7 +153,8 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
           .poll(() => listenedOn(masters, 'sharded', name), { timeout: WAIT_MS })
           .toEqual([index]);
         await hold.release();
-        await (await inTime(next, 10_000)).release(); // it would poll after 29 s
+        // Without a message it polls after 29 s.
+        await (await inTime(next, 10_000, 'no message woke it')).release();
       }
       expect(errors.flat()).toEqual([]);
     }, 90_000);

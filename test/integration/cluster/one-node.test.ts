@@ -5,7 +5,7 @@ import { Redis } from 'ioredis';
 import type { Hold, Holdfast, PermitHold } from '../../../src/index.js';
 import { slotOf } from '../../../src/redis/keys.js';
 import { eventsOf, newClient, nextEvent } from '../../support/clients.js';
-import { eventually, NEVER, settledWithin } from '../../support/time.js';
+import { eventually, inTime } from '../../support/time.js';
 import { expectOutages } from '../../support/expected-warnings.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startCluster, type Cluster as Servers } from '../../support/redis-topologies.js';
@@ -117,8 +117,7 @@ describe.skipIf(topologiesUnavailable)('a client of one node of a cluster', () =
       await waiter.getLock(nameElsewhere()).withLock(() => undefined);
       await sleep(500); // a subscription takes some round trips, and nothing shows when it is confirmed
       await hold.release();
-      const woken = await settledWithin(theirs, 10_000);
-      if (woken === NEVER) throw new Error('no message woke it');
+      const woken = await inTime(theirs, 10_000, 'no message woke it');
       await woken.release();
     },
     30_000,

@@ -88,7 +88,8 @@ describe.skipIf(topologiesUnavailable)('in a cluster', () => {
           .poll(async () => (await listenedOn(masters, 'classic', name)).length)
           .toBe(isSharded ? 0 : 1);
         await hold.release();
-        await (await inTime(next, 10_000)).release(); // it would poll after 19 s
+        // Without a message it polls after 19 s.
+        await (await inTime(next, 10_000, 'no message woke it')).release();
       }
     },
   );

@@ -40,7 +40,8 @@ describe('an unlock before the subscription is up', () => {
     expect(await subscriberCount()).toBe(0);
 
     while ((await subscriberCount()) === 0);
-    await using next = await inTime(acquiring, 5_000); // it would poll after 10 s
+    // Otherwise it polls after 10 s.
+    await using next = await inTime(acquiring, 1_000, 'the subscription did not wake it');
     expect(next.remaining()).toBeGreaterThan(0);
   });
 

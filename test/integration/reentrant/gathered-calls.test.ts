@@ -184,7 +184,8 @@ it('a waiter for one of many locks that are released at once is woken, whatever 
   });
   await sleep(100); // their tries after the subscription
   await Promise.all(holds.map((hold) => hold.release()));
-  const theirs = await inTime(waiting, 5_000); // without a message they poll after 10 s
+  // Without a message they poll after 10 s.
+  const theirs = await inTime(waiting, 5_000, 'not all of them were woken');
   await Promise.all(theirs.map((hold) => hold.release()));
 });
 

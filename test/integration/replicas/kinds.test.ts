@@ -12,7 +12,7 @@ import { eventsOf, newClient, nextEvent, rejectionOf } from '../../support/clien
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { replicatedPerTest } from '../../support/failovers.js';
 import { TestSemaphore } from '../../support/weighted-locks.js';
-import { NEVER, settledWithin } from '../../support/time.js';
+import { inTime, settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 /** The common part of holds of permits and of locks. */
@@ -236,7 +236,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
 
   it('a waiter is let in by more permits at once, even if they were not acknowledged', async () => {
     const { servers, master } = present();
-    await using client = connect({ commandTimeout: 1_500 });
+    await using client = connect({ commandTimeout: 400 });
     await using other = connect({ replicas: 0 });
     const semaphore = new TestSemaphore(master, 1);
     const hold = await semaphore.of(other).acquire();
@@ -246,8 +246,7 @@ describe.skipIf(topologiesUnavailable)('with a replica that must acknowledge', (
     const error = await rejectionOf(semaphore.of(client).setPermits(2));
     expect(String(error)).toContain('0 of 1 replicas acknowledged it');
     // Before the next renewal of its place, which would find that out.
-    const held = await settledWithin(waiter.hold, long.lockWatchdogTimeout / 6);
-    if (held === NEVER) throw new Error('it is not let in');
+    const held = await inTime(waiter.hold, long.lockWatchdogTimeout / 6, 'it is not let in');
     await Promise.all([hold.release(), held.release()]);
     await master.del(semaphore.setKey);
   });

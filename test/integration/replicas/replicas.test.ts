@@ -151,7 +151,7 @@ describe.skipIf(topologiesUnavailable)('an acquisition that replicas must acknow
     const lock = client.getLock(uniqueName());
     await lock.isLocked();
     await hang();
-    const error = await rejectionOf(settledWithin(lock.acquire({ wait: 300 }), 5_000));
+    const error = await rejectionOf(settledWithin(lock.acquire({ wait: 300 }), 2_000));
     expect(String(error)).toContain(': 0 of 1 replicas acknowledged it');
     await undone(lock.name);
   });

@@ -56,8 +56,9 @@ describe('setPermits', () => {
     const hold = await semaphore.of(client).acquire();
     const waiting = [await semaphore.join(client), await semaphore.join(client)];
     await semaphore.of(client).setPermits(3);
-    // (The next renewal of their places would let them in, too.)
-    const held = await inTime(Promise.all(waiting.map((each) => each.hold)), 5_000);
+    // Otherwise the next renewal of their places lets them in.
+    const both = Promise.all(waiting.map((each) => each.hold));
+    const held = await inTime(both, 5_000, 'they are not let in');
     expect(await semaphore.of(client).availablePermits()).toBe(0);
     expect(await semaphore.of(client, 3).availablePermits()).toBe(0);
     await Promise.all([hold, ...held].map((each) => each.release()));

@@ -326,6 +326,14 @@ it('two callers that meet at a name of their own, of which the second is not wok
       ];
     });
   expect(rulesBroken(meetings(5))).toEqual(['nobody is woken']);
+  // Before the first fault they count as well, unless other processes were still starting.
+  const begun = (at: number): Parameters<typeof rulesBroken>[1] => ({
+    faults: [{ from: 1e6 + 20_000, until: 1e6 + 20_000 }],
+    looks: [{ from: at, until: at }],
+    healedAt: 1e6 + 30_000,
+  });
+  expect(rulesBroken(meetings(5), begun(1e6))).toEqual(['nobody is woken']);
+  expect(rulesBroken(meetings(5), begun(1e6 + 10_000))).toEqual([]);
   expect(rulesBroken(meetings(40))).toEqual([]);
 });
 

@@ -6,13 +6,16 @@ import type { Stage } from '../../chaos/stage/stage.js';
 import { STAYED } from '../../chaos/worker/work-order.js';
 import { machineMs } from '../../support/time.js';
 
-/** The verdict on a process that ends this long after its clients were closed, with this code. */
-async function accused(afterMs: number, code: number): Promise<string[]> {
+/** The verdict on a process that ends this long after its clients were closed, with this code; `closeMs`: how long they took to close. */
+async function accused(afterMs: number, code: number, closeMs = 0): Promise<string[]> {
   const member = {
     index: 0,
     output: '',
     send: () => undefined,
-    next: () => Promise.resolve({}),
+    next: () =>
+      closeMs === Infinity
+        ? Promise.reject(new Error('no "closed"'))
+        : Promise.resolve({ atMs: machineMs() + closeMs }),
     exitedWithin: (ms: number) =>
       Promise.resolve(ms < afterMs ? undefined : { at: machineMs() + afterMs, code }),
   };
@@ -27,4 +30,13 @@ it('a process that something keeps from ending is reported; one that had nothing
   expect(await accused(2_000, STAYED)).toHaveLength(1);
   expect(await accused(10_000, 0)).toEqual([]);
   expect(await accused(60_000, 0)).toHaveLength(1);
+});
+
+it('clients that take too long to close, or never do, are reported', async () => {
+  const { commandTimeoutMs } = planRound('fair', 1);
+  expect(await accused(100, 0, commandTimeoutMs)).toEqual([]);
+  for (const closeMs of [commandTimeoutMs + 2_100, Infinity])
+    expect(await accused(100, 0, closeMs)).toEqual([
+      `the clients of worker 0 did not close within ${commandTimeoutMs + 2_000} ms: `,
+    ]);
 });

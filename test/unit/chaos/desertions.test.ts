@@ -25,9 +25,11 @@ it('a caller that is blocked by an abandoned call is reported, if that comes up 
   expect(rulesBroken([...given('a', 20), ...given('b', 20)])).toEqual([]);
 });
 
-it('nobody is reported if the lock was acquired, or the server may not have been reached', () => {
+it('nobody is reported if the lock was acquired, the server may not have been reached, or the round had not begun', () => {
   const both = (code?: string): Noted[] => [...given('a', 990, code), ...given('b', 990, code)];
   expect(rulesBroken(both('REDIS_UNAVAILABLE'))).toEqual([]);
+  // They called while other processes were still starting.
+  expect(rulesBroken(both(), { looks: [{ from: 1, until: 2 }] })).toEqual([]);
   const faults = [{ nemesis: 'CLIENT PAUSE', from: 5, until: 900, servers: [0] }];
   expect(rulesBroken(both(), { faults })).toEqual([]);
 });

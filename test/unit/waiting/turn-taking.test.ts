@@ -164,10 +164,7 @@ describe('a line whose client has released the lock', () => {
       new Line({
         lookEveryMs: 10_000,
         turns,
-        subscribe: () => ({
-          mayHaveMissed: () => false,
-          close: () => undefined,
-        }),
+        subscribe: () => ({ mayHaveMissed: () => false, close: () => undefined }),
         onEmpty: () => undefined,
       });
     const before = make();
