@@ -1,10 +1,9 @@
 // The parts of the lock contract about lock, tryLock and unlock, about queries, and about waking waiters.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import type { Lock } from '../../src/index.js';
 import { elsewhere, eventsOf, nextEvent } from './clients.js';
 import type { ContractContext } from './lock-contract-context.js';
-import { eventually, inTime } from './time.js';
+import { eventually, inTime, sleep } from './time.js';
 
 export function callTests(context: () => ContractContext): void {
   it('lock() acquires, unlock() releases', async () => {
@@ -25,14 +24,6 @@ export function callTests(context: () => ContractContext): void {
       await strangers.unlock();
       await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
     }
-  });
-
-  it.each([undefined, -1])('lock(%s) is kept by the watchdog beyond its lease', async (lease) => {
-    const { client, lock, strangers } = context();
-    await lock.lock(lease);
-    for (let renewal = 0; renewal < 4; renewal++) await nextEvent(client, 'renewed');
-    expect(await strangers.tryLock()).toBe(false);
-    await lock.unlock();
   });
 
   it('tryLock() makes one attempt', async () => {
@@ -289,7 +280,7 @@ export const WAKING_LEASE_MS = 30_000;
 const WOKEN_WITHIN_MS = WAKING_LEASE_MS / 6;
 
 /** The waiter has subscribed by then, and polled once more: from now on it receives messages, or sleeps. */
-const SUBSCRIBED_AFTER_MS = 300;
+export const SUBSCRIBED_AFTER_MS = 300;
 
 export function wakingTests(context: () => ContractContext): void {
   it('lock() waits until the lock is free', async () => {

@@ -1,6 +1,10 @@
 // Time in tests: what is true soon, what must settle, how long a busy machine kept this process from running.
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { setTimeout as sleep } from 'node:timers/promises';
+
+/** Sleeps on the timers that are global at the moment, which may be fake ones: those of `node:timers/promises` are always real. */
+export function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
 
 /** Resolves to what `check` returns once it no longer throws; after `timeoutMs`, throws its last error. */
 export async function eventually<T>(check: () => T | Promise<T>, timeoutMs = 10_000): Promise<T> {
@@ -20,15 +24,14 @@ export async function eventually<T>(check: () => T | Promise<T>, timeoutMs = 10_
 export const NEVER: unique symbol = Symbol('it did not settle');
 
 export async function settledWithin<T>(promise: Promise<T>, ms: number): Promise<T | typeof NEVER> {
-  const limit = new AbortController();
-  const { signal } = limit;
+  let timer: NodeJS.Timeout | undefined;
+  const limit = new Promise<typeof NEVER>((resolve) => {
+    timer = setTimeout(resolve, ms, NEVER);
+  });
   try {
-    return await Promise.race([
-      promise,
-      sleep(ms, NEVER, { signal }).catch((): typeof NEVER => NEVER),
-    ]);
+    return await Promise.race([promise, limit]);
   } finally {
-    limit.abort();
+    clearTimeout(timer);
   }
 }
 
