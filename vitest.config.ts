@@ -5,7 +5,6 @@ import { availableParallelism, loadavg } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vitest/config';
-import { BaseSequencer, type TestSpecification } from 'vitest/node';
 import { substituteFor } from './test/support/library-under-test.mjs';
 
 /** The tests run on the client library that HOLDFAST_LIBRARY names. */
@@ -27,16 +26,6 @@ const libraryUnderTest: Plugin = {
 const processors = availableParallelism();
 const [load = 0] = loadavg();
 const WORKERS = Math.ceil(Math.min(8, 2.5 * processors) / (load < 3 * processors ? 1 : 2));
-
-/** In a fresh clone vitest starts the largest files first. The contracts have a few lines each, and take longest. */
-class ContractsFirst extends BaseSequencer {
-  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const sorted = await super.sort(files);
-    const isContract = ({ moduleId }: TestSpecification): boolean =>
-      moduleId.endsWith('/contract.test.ts');
-    return [...sorted.filter(isContract), ...sorted.filter((file) => !isContract(file))];
-  }
-}
 
 // Notes beside the failed lines; vitest adds them only if it chooses the reporter itself.
 const onGitHub = process.env['GITHUB_ACTIONS'] === 'true' ? ['github-actions'] : [];
@@ -61,7 +50,6 @@ export default defineConfig({
     expect: { poll: { timeout: 4_000 } },
     // The output of a test is shown when it fails.
     silent: 'passed-only',
-    sequence: { sequencer: ContractsFirst },
     reporters: ['./test/support/progress-reporter.ts', ...onGitHub],
     setupFiles: ['test/support/library-under-test.mjs', 'test/support/unexpected-warnings.ts'],
     projects: [
@@ -70,6 +58,11 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/unit/**/*.test.ts'],
+          setupFiles: ['test/support/one-file-at-a-time.ts'],
+          // Loading the library anew for each of a hundred files takes half of the time. A file that needs its modules fresh, or another module
+          // in place of one, loads them with vi.resetModules(), and leaves none of them behind.
+          pool: 'threads',
+          isolate: false,
           // vitest would reserve one processor for itself, half of a small machine.
           maxWorkers: processors,
           testTimeout: 5_000,

@@ -16,6 +16,10 @@ export function expectOutages(): void {
   if (!expected.includes(OUTAGE)) expected.push(OUTAGE);
 }
 
+export function forgetExpectedWarnings(): void {
+  expected.length = 0;
+}
+
 export function isExpectedWarning(message: string): boolean {
   return expected.some((pattern) => pattern.test(message));
 }

@@ -1,14 +1,13 @@
 // Which client library is loaded, and the error where there is none, or an old one.
-import { beforeEach, expect, it, vi } from 'vitest';
-import { OptionError } from '../../../src/api/errors.js';
-import { libraryFor } from '../../../src/redis/installed.js';
+import { afterAll, beforeEach, expect, it, vi } from 'vitest';
 
 const URL = 'redis://user:hunter2-secret@localhost';
 
 /** What `require` finds. */
-const packages = vi.hoisted(() => new Map<string, object>());
+const packages = new Map<string, object>();
 
-vi.mock('node:module', () => ({
+vi.resetModules();
+vi.doMock('node:module', () => ({
   default: {
     createRequire: () =>
       Object.assign(
@@ -21,6 +20,14 @@ vi.mock('node:module', () => ({
       ),
   },
 }));
+
+const { OptionError } = await import('../../../src/api/errors.js');
+const { libraryFor } = await import('../../../src/redis/installed.js');
+
+afterAll(() => {
+  vi.doUnmock('node:module');
+  vi.resetModules();
+});
 
 const createClient = vi.fn();
 const nodeRedis = { createClient, createSentinel: createClient };
