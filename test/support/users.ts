@@ -25,15 +25,13 @@ export interface DeniedUser {
   /** May do everything. */
   readonly admin: Redis | Cluster;
   readonly keyPrefix: string;
-  /** The end of the locks' names. */
-  readonly nameShape?: string;
   /** Once the clients have connected. */
   readonly prepare?: (lockName: string) => Promise<void>;
 }
 
 /** Fails unless the command is named; returns the words. */
 export async function whatIsTold(command: string, user: DeniedUser): Promise<string> {
-  const { newClient, admin, keyPrefix, nameShape = '', prepare } = user;
+  const { newClient, admin, keyPrefix, prepare } = user;
   const [container, subcommand] = command.split('|');
   // Redis 6.2 says of CLUSTER SLOTS: "the 'cluster' command or its subcommand".
   const pattern = subcommand
@@ -44,7 +42,7 @@ export async function whatIsTold(command: string, user: DeniedUser): Promise<str
   const tell = ({ message }: Error): void => {
     told.push(message);
   };
-  const name = uniqueName('denied') + nameShape;
+  const name = uniqueName('denied');
   await prepare?.(keyPrefix + name);
   const steps = [
     () => oneAfterTheOther(one.getLock(name), two.getLock(name)),
