@@ -79,6 +79,19 @@ export default defineConfig(
     },
   },
   {
+    files: ['test/unit/**/*.ts'],
+    rules: {
+      'no-restricted-properties': [
+        'error',
+        {
+          object: 'vi',
+          property: 'mock',
+          message: 'It would reach the next files of the same thread: see CONTRIBUTING.md, Tests',
+        },
+      ],
+    },
+  },
+  {
     files: ['**/*.js', '**/*.mjs'],
     languageOptions: {
       globals: {
