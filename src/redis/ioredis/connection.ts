@@ -56,6 +56,10 @@ const UNSENT = "Stream isn't writeable";
 
 const LOST = /^(Connection is closed|Command aborted)/;
 
+/** What ioredis says of a reply that no command awaited; the second: that ioredis 5 says of a channel whose slot has moved. */
+const UNAWAITED = /^Command queue state error/;
+const UNSUBSCRIBED = /^Command queue state error.* Last reply: sunsubscribe,/s;
+
 /** Stands for a refusal that ioredis 5 does not pass on. */
 const MOVED = 'MOVED (ioredis does not say where to)';
 
@@ -67,6 +71,7 @@ export class IoredisConnection implements Connection {
   #settleGone!: () => void;
   /** Why the connection ends, as far as is known. */
   #reason: Error | undefined;
+  #isDisconnecting = false;
   #hasEnded = false;
   #echoCount = 0;
 
@@ -138,14 +143,23 @@ export class IoredisConnection implements Connection {
   }
 
   close(): Promise<void> {
-    if (!this.#hasEnded) this.#redis?.disconnect();
+    if (!this.#hasEnded) this.#disconnect();
     return this.#gone;
+  }
+
+  /** Once: each `disconnect()` of ioredis adds a listener to the socket. The first reason counts. */
+  #disconnect(reason?: Error): void {
+    if (this.#isDisconnecting) return;
+    this.#isDisconnecting = true;
+    this.#reason = reason ?? this.#reason;
+    this.#redis?.disconnect();
   }
 
   #listenTo(redis: Redis): void {
     redis.on('error', (error: Error) => {
+      if (UNSUBSCRIBED.test(error.message)) this.#heard.moved();
       // A reply came that no command awaited: earlier replies may have gone to the wrong commands. (Its text may hold a password.)
-      if (error.message.startsWith('Command queue state error')) this.#mixedUp(redis);
+      else if (UNAWAITED.test(error.message)) this.#disconnect(new Error('replies are mixed up'));
       else if (!this.#reason || this.#reason instanceof LostError) this.#reason = asFailure(error);
     });
     const ready = (): void => {
@@ -178,15 +192,14 @@ export class IoredisConnection implements Connection {
         ready();
         return;
       }
-      if (isReply(failure)) this.#reason = failure;
-      redis.disconnect();
+      this.#disconnect(isReply(failure) ? failure : undefined);
     });
   }
 
   /**
    * ioredis 5 drops the MOVED that answers an SSUBSCRIBE, and its promise with it. If only a PING behind it is answered, the subscription
    * was refused. If the PING gets another answer than its echo, ioredis has taken an unasked `sunsubscribe` for a reply, and all replies
-   * are one off.
+   * are one off: the connection ends without a reason, since a slot that moves is no error.
    */
   async #askBehind(redis: Redis, settled: (refusal: Error) => void): Promise<void> {
     const echo = `holdfast ${String(++this.#echoCount)}`; // (an echo of one byte makes ioredis 5 throw)
@@ -195,12 +208,7 @@ export class IoredisConnection implements Connection {
       (error: unknown) => failureKind(asFailure(error)) === 'denied', // otherwise it is the reply to another command
     );
     if (isBehind) settled(replyError(MOVED));
-    else if (!this.#hasEnded) this.#mixedUp(redis);
-  }
-
-  #mixedUp(redis: Redis): void {
-    this.#reason = new Error('replies are mixed up');
-    redis.disconnect();
+    else if (!this.#hasEnded) this.#disconnect();
   }
 
   readonly #end = (): void => {

@@ -3,8 +3,9 @@ import { Cluster } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast, Lock } from '../../../src/index.js';
+import { LockKeys } from '../../../src/redis/keys.js';
 import { hasShardedChannels, SlotMover } from '../../support/cluster.js';
-import { newClient } from '../../support/clients.js';
+import { eventsOf, newClient } from '../../support/clients.js';
 import { EventLoopLag, eventually } from '../../support/time.js';
 import { Occupancy } from '../../support/occupancy.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
@@ -58,9 +59,9 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
       await holder.hset(lock.name, 'somebody:1', 1);
       await holder.pexpire(lock.name, 60_000);
       const waiting = lock.acquire();
-      await listening(lock, 1);
+      await listening(lock.name, 1);
       for (let move = 0; move <= round % 3; move++) await mover.move(slot);
-      await listening(lock, 1);
+      await listening(lock.name, 1);
       const home = await mover.home(slot);
       using lag = new EventLoopLag();
       const startedAtMs = performance.now();
@@ -69,6 +70,31 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
       await (await waiting).release();
       expect(performance.now() - startedAtMs).toBeLessThan(1_000 + lag.longestMs);
     }
+  }, 60_000);
+
+  it('a client that waits for many locks of a slot follows it without an error or a process warning', async () => {
+    const [waiter, holder] = clients as [Holdfast, Holdfast, Holdfast];
+    const tag = uniqueName();
+    const slot = await mover.slotOf(tag);
+    const names = Array.from({ length: 14 }, (_, index) => `{${tag}}:${String(index)}`);
+    const errors = eventsOf(waiter, 'error');
+    const warnings: string[] = [];
+    const warned = ({ name, message }: Error): void => void warnings.push(`${name}: ${message}`);
+    process.on('warning', warned);
+    try {
+      for (let round = 0; round < 4; round++) {
+        const holds = await Promise.all(names.map((name) => holder.getLock(name).acquire()));
+        const waiting = names.map((name) => waiter.getLock(name).acquire());
+        await Promise.all(holds.map(({ lockName }) => listening(lockName, 1)));
+        await mover.move(slot);
+        await Promise.all(holds.map(({ lockName }) => listening(lockName, 1)));
+        await Promise.all(holds.map((hold) => hold.release()));
+        for (const hold of await Promise.all(waiting)) await hold.release();
+      }
+    } finally {
+      process.off('warning', warned);
+    }
+    expect({ errors, warnings }).toEqual({ errors: [], warnings: [] });
   }, 60_000);
 
   it(
@@ -142,7 +168,7 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
     const [first, ...others] = clients.map((client) => client.getLock(name));
     const hold = await first!.acquire();
     const waiting: Promise<Hold>[] = others.map((lock) => lock.acquire());
-    await listening(first!, others.length);
+    await listening(first!.name, others.length);
     using lag = new EventLoopLag();
     const startedAtMs = performance.now();
     await hold.release();
@@ -151,8 +177,8 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
   }
 
   /** `count` clients listen where the slot is. */
-  async function listening({ name }: Lock, count: number): Promise<void> {
-    const channel = `redisson_lock__channel:{${name}}`;
+  async function listening(name: string, count: number): Promise<void> {
+    const channel = channelOf(name);
     const home = await mover.home(await mover.slotOf(name));
     const isSharded = await hasShardedChannels(home);
     const nodes = isSharded
@@ -177,6 +203,10 @@ describe.skipIf(topologiesUnavailable)('while slots move', () => {
   async function publish({ name }: Lock): Promise<void> {
     const home = await mover.home(await mover.slotOf(name));
     const isSharded = await hasShardedChannels(home);
-    await home.call(isSharded ? 'SPUBLISH' : 'PUBLISH', `redisson_lock__channel:{${name}}`, '0');
+    await home.call(isSharded ? 'SPUBLISH' : 'PUBLISH', channelOf(name), '0');
   }
 });
+
+function channelOf(name: string): string {
+  return new LockKeys(name).channel;
+}
