@@ -1,11 +1,12 @@
 // The verbs doctor and bench: whether a Redis is set up right for locks, and how many pairs of lock and unlock it gives.
 
 import { randomBytes } from 'node:crypto';
-import { UnavailableError } from '../api/errors.js';
+import { HoldfastError } from '../api/errors.js';
 import { Listeners } from '../core/events.js';
+import { notAnswered } from '../core/messages.js';
 import type { Holdfast } from '../holdfast.js';
 import { RedisClient } from '../redis/client.js';
-import { describe, failureKind } from '../redis/failure.js';
+import { describe, failureKind, isReply } from '../redis/failure.js';
 import { infoField } from '../redis/greeting.js';
 import { libraryFor } from '../redis/installed.js';
 import { LockKeys } from '../redis/keys.js';
@@ -25,6 +26,8 @@ import {
 } from './command.js';
 
 const TIMEOUT_MS = 5_000;
+/** The pause before a command that was not sent is sent again, while the other nodes of a cluster are found. */
+const AGAIN_MS = 20;
 
 export const doctor: Verb = {
   usage: 'doctor',
@@ -35,7 +38,6 @@ export const doctor: Verb = {
   async run({ values }) {
     const redis = new Patient(values);
     try {
-      await redis.connected();
       const checks = await allChecks(redis, values);
       for (const check of checks) print(values['json'] ? JSON.stringify(check) : lineOf(check));
       return checks.some(({ state }) => state === 'fail') ? EXIT.failed : EXIT.ok;
@@ -78,48 +80,78 @@ class Patient {
     this.client = new RedisClient({ library, ...options }, events);
   }
 
-  /** @throws UnavailableError there is no connection */
-  async connected(): Promise<void> {
-    const limit = new WaitLimit({ limitMs: TIMEOUT_MS, isSingleAttempt: true });
-    try {
-      await this.client.whenReady(limit);
-    } catch (error) {
-      const { lastError, place } = this.client;
-      const cause = lastError ?? (error instanceof WaitEnded ? undefined : (error as Error));
-      const why = cause ? `: ${describe(cause)}` : '';
-      throw new UnavailableError(`Redis (${place}) cannot be reached${why}`, { cause });
-    } finally {
-      limit.dispose();
-    }
-  }
-
   /** The reply; undefined: this user may not ask. */
   async ask(command: Lowercase<string>, ...args: string[]): Promise<unknown> {
     try {
-      return await this.client.command(command, ...args);
+      return await this.#sent(() => this.client.command(command, ...args));
     } catch (error) {
       if (failureKind(error) === 'denied') return undefined;
       throw error;
+    }
+  }
+
+  /** Finds the other nodes, if it is a node of a cluster and they have keys. */
+  async findMasters(): Promise<void> {
+    await this.#sent((limit) => this.client.findMasters(this.prefix, limit));
+  }
+
+  /**
+   * Sends a command when there is a connection, and again if it was not sent: a server may turn out to be a node of a cluster, which the
+   * client then connects to.
+   *
+   * @throws UnavailableError there is no connection, or no answer
+   */
+  async #sent<T>(send: (limit: WaitLimit) => Promise<T>): Promise<T> {
+    const { client } = this;
+    const limit = new WaitLimit({ limitMs: TIMEOUT_MS, isSingleAttempt: true });
+    try {
+      for (;;) {
+        await client.whenReady(limit);
+        try {
+          return await send(limit);
+        } catch (error) {
+          if (failureKind(error) !== 'unsent' || client.cluster) throw error;
+          await limit.pause(AGAIN_MS);
+        }
+      }
+    } catch (error) {
+      if (error instanceof HoldfastError || isReply(error)) throw error;
+      const isOver = error instanceof WaitEnded;
+      const cause = client.lastError ?? (isOver ? undefined : (error as Error));
+      throw notAnswered(client.place, isOver ? TIMEOUT_MS : undefined, cause);
+    } finally {
+      limit.dispose();
     }
   }
 }
 
 async function allChecks(redis: Patient, values: Values): Promise<Check[]> {
   const info = await redis.ask('info');
+  const cluster = await outcomeOf(clusterState(redis)); // before the others: which server they ask, and for what, depends on it
   const findings: Readonly<Record<string, Finding | undefined>> = {
     version: version(info),
     eviction: eviction(info),
     persistence: persistence(info),
     replication: replication(info),
-    permissions: await permissions(redis),
-    latency: await latency(redis),
-    clock: await clock(redis),
-    cluster: await clusterState(redis),
-    'wake-up': await wakeUp(values),
+    permissions: await outcomeOf(permissions(redis)),
+    latency: await outcomeOf(latency(redis)),
+    clock: await outcomeOf(clock(redis)),
+    cluster,
+    'wake-up': await outcomeOf(wakeUp(values)),
   };
   return Object.entries(findings).flatMap(([check, finding]) =>
     finding ? [{ check, state: finding[0], found: finding[1] }] : [],
   );
+}
+
+/** A check that Redis does not let come to its end has failed. */
+async function outcomeOf(check: Promise<Finding | undefined>): Promise<Finding | undefined> {
+  try {
+    return await check;
+  } catch (error) {
+    if (!(error instanceof HoldfastError || isReply(error))) throw error;
+    return ['fail', describe(error)];
+  }
 }
 
 function version(info: unknown): Finding {
@@ -235,9 +267,8 @@ async function mayRun(
   try {
     return (await redis.ask(command, ...args)) !== undefined;
   } catch (error) {
-    // The server knows the command, permits it, and finds something else wrong with it.
-    if (failureKind(error) === 'unanswered' || failureKind(error) === 'unsent') throw error;
-    return true;
+    if (!isReply(error)) throw error;
+    return true; // the server knows the command, permits it, and finds something else wrong with it
   }
 }
 
@@ -270,15 +301,12 @@ async function clock(redis: Patient): Promise<Finding> {
 
 /** undefined: it is none. */
 async function clusterState(redis: Patient): Promise<Finding | undefined> {
-  const { cluster } = redis.client;
-  if (!cluster) return undefined;
-  const asked = new Set<string>();
-  try {
-    await redis.client.ping(asked);
-    return ['ok', `${String(cluster.masters.length)} masters, all answer`];
-  } catch (error) {
-    return ['fail', describe(error as Error)];
-  }
+  const { client } = redis;
+  if (client.server.isClusterNode) await redis.findMasters();
+  const { cluster } = client;
+  if (!cluster) return client.server.isClusterNode ? ['ok', 'one master has all slots'] : undefined;
+  await client.ping(new Set());
+  return ['ok', `${String(cluster.masters.length)} masters, all answer`];
 }
 
 /** One client waits for what another releases: subscriptions, publishing and the scripts, all as in earnest. */
@@ -308,8 +336,6 @@ async function wakeUp(values: Values): Promise<Finding> {
       'fail',
       'a waiter was not woken by a release: it polls instead; is SUBSCRIBE or PUBLISH denied, or a proxy in between?',
     ];
-  } catch (error) {
-    return ['fail', describe(error as Error)];
   } finally {
     await Promise.all([holder.close(), waiter.close()]);
   }
@@ -354,7 +380,7 @@ async function pairs(holdfast: Holdfast, inFlight: number, forMs: number): Promi
     const lock = holdfast.getLock(`${name}:${String(index)}`);
     while (performance.now() - beganAtMs < forMs) {
       const sentAtMs = performance.now();
-      await (await lock.acquire()).release();
+      await (await lock.acquire({ wait: TIMEOUT_MS })).release();
       tookMs.push(performance.now() - sentAtMs);
     }
   };

@@ -141,7 +141,8 @@ export class Server {
     if (error instanceof HoldfastError) return error;
     const isOver = error instanceof WaitEnded;
     if (isOver && error.ending === 'closed') return new ClosedError('the client is closed');
-    const cause = this.connection.lastError ?? (isOver ? undefined : (error as Error));
+    const { lastError, opening } = this.connection;
+    const cause = lastError ?? (isOver ? opening : (error as Error));
     const where = silent.size > 0 ? [...silent].join(', ') : this.connection.place;
     return notAnswered(where, isOver ? limitMs : undefined, cause);
   }

@@ -20,7 +20,7 @@ import { type Clock, PROCESS_CLOCK, PROCESS_RANDOM, type TimeLimit } from '../ru
 import { inTurn } from '../runtime/node.js';
 import { Schedule } from '../runtime/schedule.js';
 import type { RedisClient } from '../redis/client.js';
-import { isReply } from '../redis/failure.js';
+import { isPassing, isReply } from '../redis/failure.js';
 import type { Surroundings } from '../redis/session.js';
 import {
   type Call,
@@ -56,7 +56,7 @@ export interface SessionOptions {
 
 /** What locks need to know about a connection. */
 export type Reachable = Pick<RedisClient, 'isReady' | 'whenReady' | 'lastError'> &
-  Partial<Pick<RedisClient, 'refusals' | 'hasSentinels'>> & {
+  Partial<Pick<RedisClient, 'opening' | 'refusals' | 'hasSentinels'>> & {
     /** Left out: those of the process. */
     readonly surroundings?: Pick<Surroundings, 'clock' | 'random'>;
   };
@@ -169,7 +169,11 @@ export class Session {
   }
 
   /** The error if Redis gave no usable answer within `limitMs`: it was silent or unreachable, or refused every attempt. */
-  unanswered(lockName: string, what: string, limitMs: number, cause?: Error): HoldfastError {
+  unanswered(lockName: string, what: string, limitMs: number, lastError?: Error): HoldfastError {
+    const { opening } = this.connection;
+    // A redirection says nothing of the node that it led to.
+    const isTold = lastError && !isPassing(lastError);
+    const cause = isTold ? lastError : (opening ?? lastError);
     const refused = isReply(this.connection.lastError ?? cause);
     const limit = `${refused ? 'refused for' : 'did not answer within'} ${String(limitMs)} ms`;
     return this.unavailable(lockName, `${what}: Redis ${limit}`, cause);

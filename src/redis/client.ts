@@ -126,6 +126,11 @@ export class RedisClient {
     return this.#commands.lastError;
   }
 
+  /** Says which handshake commands wait for; undefined: none. */
+  get opening(): Error | undefined {
+    return this.#commands.session?.opening;
+  }
+
   get isCluster(): boolean {
     return this.#target.kind === 'cluster';
   }

@@ -69,6 +69,11 @@ export class Cluster implements Session {
     return false;
   }
 
+  get opening(): Error | undefined {
+    for (const node of this.#nodes.values()) if (node.opening) return node.opening;
+    return undefined;
+  }
+
   get masters(): readonly string[] {
     return this.#slots.masters;
   }
@@ -195,7 +200,7 @@ export class Cluster implements Session {
       },
       ended: (reason) => {
         if (this.#nodes.get(address) === node) this.#lost(address, reason);
-        node.settle(); // after #lost: refused commands look for another node
+        node.settle(this.#gone.get(address)?.why); // after #lost: refused commands look for another node
       },
     });
     const node = new Node(address, wire, this.refresh, this.#heard.hurt);
@@ -306,17 +311,20 @@ export class Node implements Sender {
   readonly #denied: (error: Error) => void;
   /** The commands to be sent when the wire is ready, or refused when it ends; undefined: it was ready, or has ended. */
   #waiting: (() => void)[] | undefined = [];
+  #goneWhy: string;
 
   /** `isDown`: the node answers CLUSTERDOWN; `denied`: it does not permit ASKING, which others may. */
   constructor(address: string, wire: Wire, isDown: () => void, denied: (error: Error) => void) {
     this.address = address;
+    this.#goneWhy = `not connected to ${address}`;
     this.#wire = wire;
     this.#isDown = isDown;
     this.#denied = denied;
   }
 
-  /** Called when the wire is ready, and when it has ended. */
-  settle(): void {
+  /** Called when the wire is ready, and when it has ended, with the reason if it is known. */
+  settle(goneWhy: string = this.#goneWhy): void {
+    this.#goneWhy = goneWhy;
     const waiting = this.#waiting ?? [];
     this.#waiting = undefined;
     for (const each of waiting) each();
@@ -330,6 +338,11 @@ export class Node implements Sender {
     return this.#wire.owesAnswer || (this.#waiting ?? []).length > 0;
   }
 
+  /** undefined also if no command waits for it. */
+  get opening(): Error | undefined {
+    return this.owesAnswer ? this.#wire.opening : undefined;
+  }
+
   readonly send: Sender['send'] = (command, args, read, failed) => {
     if (this.#waiting)
       return new Promise((resolve) => {
@@ -337,7 +350,7 @@ export class Node implements Sender {
           resolve(this.send(command, args, read, failed));
         });
       });
-    if (!this.isReady) return unsent(new NodeGoneError(`not connected to ${this.address}`), failed);
+    if (!this.isReady) return unsent(new NodeGoneError(this.#goneWhy), failed);
     return this.#wire.send(command, args, read, (error) => {
       // Such a node does not redirect to the new owner of its slots, and its connection is well.
       if (isClusterDown(error)) this.#isDown();

@@ -160,6 +160,11 @@ export function isMereLoss(error: Error): boolean {
   return error instanceof LostError || ['EPIPE', 'ECONNRESET'].includes(code);
 }
 
+/** Whether an error says that something took too long, of the system or of a client library. */
+export function isTimeOut(error: Error): boolean {
+  return /timed?.?out/i.test(describe(error));
+}
+
 /** Why a connection ended before anything was read, with a hint at a port that speaks TLS, which no library gives. */
 export function unheardEnd<T extends Error | undefined>(reason: T): T | Error {
   if (reason && !isMereLoss(reason)) return reason;

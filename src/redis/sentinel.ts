@@ -73,6 +73,13 @@ export class Sentinels {
     return () => this.#switchListeners.delete(listener);
   }
 
+  /** Says which handshake delays the answer of who is the master; undefined: none. */
+  get opening(): Error | undefined {
+    for (const { wire } of this.#asking ? this.#listeners.values() : [])
+      if (wire?.opening) return wire.opening;
+    return undefined;
+  }
+
   close(): void {
     this.#isClosed = true;
     for (const sentinel of this.#listeners.keys()) this.#become(sentinel);
@@ -229,6 +236,7 @@ export class Sentinels {
 export class SentinelSession implements Session {
   readonly isCluster = false;
   readonly #surroundings: Surroundings;
+  readonly #sentinels: Sentinels;
   readonly #heard: SessionHeard;
   readonly #stopListening: () => void;
   #state: 'asking' | 'connecting' | 'ready' | 'ended' = 'asking';
@@ -237,6 +245,7 @@ export class SentinelSession implements Session {
 
   constructor(surroundings: Surroundings, sentinels: Sentinels, heard: SessionHeard) {
     this.#surroundings = surroundings;
+    this.#sentinels = sentinels;
     this.#heard = heard;
     this.#stopListening = sentinels.onSwitch((master) => {
       if (this.address && textOf(this.address) !== textOf(master)) this.end();
@@ -256,6 +265,10 @@ export class SentinelSession implements Session {
 
   get address(): Address | undefined {
     return this.#wire?.address;
+  }
+
+  get opening(): Error | undefined {
+    return this.#wire?.opening ?? this.#sentinels.opening;
   }
 
   readonly send: Sender['send'] = (command, args, read, failed) =>

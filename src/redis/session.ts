@@ -20,6 +20,8 @@ export interface Session extends Sender {
   /** The server that commands go to; undefined: there are several, or it is not known yet. */
   readonly address: Address | undefined;
   readonly isCluster: boolean;
+  /** Says with whom a handshake is under way: the error of a call whose time is over meanwhile; undefined: none is. */
+  readonly opening: Error | undefined;
   /** Ends the session for this reason; undefined: it is not wanted any more. */
   end(reason?: Error): void;
 }

@@ -3,8 +3,15 @@
 
 import type { Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
-import { LostError, unheardEnd, UnsentError } from './failure.js';
-import type { Address, Connection, Heard, Purpose, Sender } from './port.js';
+import { describe, isTimeOut, LostError, unheardEnd, UnsentError } from './failure.js';
+import {
+  textOf,
+  type Address,
+  type Connection,
+  type Heard,
+  type Purpose,
+  type Sender,
+} from './port.js';
 import type { Session, Surroundings } from './session.js';
 
 export type WireHeard = Pick<Heard, 'ready' | 'ended'> & Partial<Heard>;
@@ -13,6 +20,9 @@ export type WireHeard = Pick<Heard, 'ready' | 'ended'> & Partial<Heard>;
 const TO_READ_MS = 1;
 /** If the timer rings so late, the commands may not even have been written: the server gets its whole time once more. */
 const BLOCKED_MS = 250;
+
+/** For an end that comes while a connection with TLS is opening: no library gives it. */
+const TLS_HINT = '; TLS is on: does this port speak TLS?';
 
 /** `reason`: why we ended it, for the commands that were cut off. */
 type State =
@@ -52,8 +62,9 @@ export class Wire implements Session {
         },
         ended: (reason) => {
           // (A subscriber that is ready may not have asked anything.)
-          const isAsked = this.#state.kind === 'opening' || purpose !== 'subscriptions';
-          if (this.#end(undefined)) heard.ended(isAsked ? this.#hinted(reason) : reason);
+          const isAsked = this.#isOpening || purpose !== 'subscriptions';
+          const hinted = isAsked ? this.#hinted(reason) : reason;
+          if (this.#end(undefined)) heard.ended(hinted);
         },
         message: heard.message ?? ignore,
         moved: heard.moved ?? ignore,
@@ -64,6 +75,19 @@ export class Wire implements Session {
 
   get isReady(): boolean {
     return this.#state.kind === 'ready';
+  }
+
+  get opening(): Error | undefined {
+    if (!this.#isOpening) return undefined;
+    return new Error(`no handshake so far with ${textOf(this.address)}${this.#tlsHint}`);
+  }
+
+  get #isOpening(): boolean {
+    return this.#state.kind === 'opening';
+  }
+
+  get #tlsHint(): string {
+    return this.#connection.isTls ? TLS_HINT : '';
   }
 
   get owesAnswer(): boolean {
@@ -137,6 +161,8 @@ export class Wire implements Session {
 
   #hinted<T extends Error | undefined>(reason: T): T | Error {
     const { bytesRead, isTls } = this.#connection;
+    if (isTls && reason && this.#isOpening && isTimeOut(reason))
+      return new Error(`${describe(reason)}${TLS_HINT}`, { cause: reason });
     return bytesRead > 0 || isTls ? reason : unheardEnd(reason);
   }
 
@@ -177,7 +203,7 @@ export class Wire implements Session {
     if (this.#unansweredCount === 0) return;
     const { clock, silenceLimitMs } = this.#surroundings;
     const nowMs = clock.nowMs();
-    const { bytesRead, isTls } = this.#connection;
+    const { bytesRead } = this.#connection;
     if (bytesRead !== this.#seenBytes) this.#quietSinceMs = nowMs;
     this.#seenBytes = bytesRead;
     const leftMs = this.#quietSinceMs + silenceLimitMs - nowMs;
@@ -185,9 +211,7 @@ export class Wire implements Session {
       this.#watch(leftMs);
       return;
     }
-    const isOpening = this.#state.kind === 'opening';
-    const what = isOpening ? 'handshake' : 'answer';
-    const hint = isOpening && isTls ? '; TLS is on: does this port speak TLS?' : '';
+    const [what, hint] = this.#isOpening ? ['handshake', this.#tlsHint] : ['answer', ''];
     this.end(new Error(`no ${what} within ${silenceLimitMs} ms${hint}`));
   }
 }

@@ -44,8 +44,9 @@ export class Master {
    * is reconnected, so a silent master costs its timeout once, not on every attempt.
    */
   get whyDown(): string | undefined {
-    const { isReady, lastError } = this.connection;
-    if (!isReady) return lastError ? describe(lastError) : 'not connected';
+    const { isReady, lastError, opening } = this.connection;
+    const why = lastError ?? opening;
+    if (!isReady) return why ? describe(why) : 'not connected';
     return (overdue.get(this.connection) ?? 0) > 0 ? 'it owes an answer' : undefined;
   }
 

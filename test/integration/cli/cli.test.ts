@@ -1,23 +1,17 @@
 // npx holdfast, as an operator calls it: real processes against a real server.
-import { spawn, type ChildProcess } from 'node:child_process';
-import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
-import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
+import { checksIn, Command, type Ended, expectOneLine } from '../../support/cli-command.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
-import { runnable } from '../../support/compiled.js';
 import { keepLock } from '../../support/kept-locks.js';
 import { startRedis } from '../../support/redis-server.js';
 import { documentedPermissions } from '../../support/users.js';
 import { uniqueName } from '../../support/unique-name.js';
 
-const MAIN = runnable(new URL('../../../src/cli/main.ts', import.meta.url));
-
 const redis = sharedConnection();
 let client: Holdfast;
 let name: string;
-const running = new Set<ChildProcess>();
 
 beforeEach(() => {
   client = newClient({ lockWatchdogTimeout: 30_000, clientId: 'web' });
@@ -26,53 +20,10 @@ beforeEach(() => {
 
 afterEach(async () => {
   await client.close();
-  for (const child of running) child.kill('SIGKILL');
 });
-
-interface Ended {
-  readonly code: number | null;
-  readonly signal: NodeJS.Signals | null;
-  readonly out: string;
-  readonly err: string;
-}
-
-class Command {
-  out = '';
-  err = '';
-  readonly child: ChildProcess;
-  readonly #exit: Promise<unknown[]>;
-
-  constructor(args: readonly string[], env: Record<string, string> = {}) {
-    this.child = spawn(process.execPath, [...MAIN.imports, fileURLToPath(MAIN.url), ...args], {
-      env: { ...process.env, HOLDFAST_REDIS_URL: inject('redisUrl'), ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    running.add(this.child);
-    this.child.stdout?.on('data', (text: Buffer) => (this.out += text.toString()));
-    this.child.stderr?.on('data', (text: Buffer) => (this.err += text.toString()));
-    this.#exit = once(this.child, 'close');
-  }
-
-  async said(text: string | RegExp): Promise<void> {
-    await expect.poll(() => this.out, { timeout: 20_000 }).toMatch(text);
-  }
-
-  async end(): Promise<Ended> {
-    const [code, signal] = (await this.#exit) as [number | null, NodeJS.Signals | null];
-    running.delete(this.child);
-    return { code, signal, out: this.out, err: this.err };
-  }
-}
 
 const start = (...args: string[]): Command => new Command(args);
 const holdfast = (...args: string[]): Promise<Ended> => start(...args).end();
-
-/** One line on stderr, and nothing on stdout. */
-function expectOneLine({ out, err }: Ended, ...parts: string[]): void {
-  expect(out).toBe('');
-  expect(err).toMatch(/^holdfast: .*\n$/);
-  for (const part of parts) expect(err).toContain(part);
-}
 
 describe('bad input is one line, and another exit code than 0', () => {
   it.each([
@@ -564,18 +515,9 @@ describe('run', () => {
 });
 
 describe('doctor, acl and bench', () => {
-  const checks = (out: string): Record<string, { state: string; found: string }> =>
-    Object.fromEntries(
-      out
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line) as { check: string; state: string; found: string })
-        .map(({ check, ...more }) => [check, more]),
-    );
-
   it('doctor finds nothing wrong with the test server', async () => {
     const { out, code } = await holdfast('doctor', '--json');
-    const found = checks(out);
+    const found = checksIn(out);
     expect(code).toBe(0);
     for (const check of ['version', 'permissions', 'wake-up', 'replication'])
       expect(found[check], check).toMatchObject({ state: 'ok' });
@@ -601,7 +543,7 @@ describe('doctor, acl and bench', () => {
     const url = `redis://${user}:secret@${host ?? ''}:${String(port)}`;
     const { out, code } = await holdfast('doctor', '--json', '--url', url, '--key-prefix', 'app:');
     await redis.call('ACL', 'DELUSER', user);
-    const found = checks(out);
+    const found = checksIn(out);
     expect(code).toBe(1);
     expect(found['permissions']!.state).toBe('fail');
     expect(found['permissions']!.found).toContain(named);

@@ -14,7 +14,8 @@ interface Place {
 /** How long a connection may be silent. */
 const COMMAND_TIMEOUT_MS = 1_000;
 
-const NO_TLS_HERE = `no handshake within ${COMMAND_TIMEOUT_MS} ms; TLS is on: does this port speak TLS?`;
+const HINT = 'TLS is on: does this port speak TLS?';
+const NO_TLS_HERE = `no handshake within ${COMMAND_TIMEOUT_MS} ms; ${HINT}`;
 const TLS_HERE =
   'the connection was closed before anything was answered: is Redis up there, or does this port want TLS?';
 
@@ -75,6 +76,23 @@ it.each(forms)(
     for (const message of await told(redis(server, true))) expect(message).toContain(NO_TLS_HERE);
   },
 );
+
+it.each([
+  ['ioredis', (at: Place) => ({ ...at, tls: {}, connectTimeout: 200 })],
+  ['node-redis', (at: Place) => ({ socket: { ...at, tls: true, connectTimeout: 200 } })],
+])('and also if %s gives up first', async (_, redis) => {
+  for (const message of await told(redis(server))) expect(message).toContain(HINT);
+});
+
+it.each(forms)('and a call whose time is over by then says so, too: %s', async (_, redis) => {
+  await using client = newClient({ redis: redis(server, true), lockWatchdogTimeout: 30_000 });
+  const calls = [
+    client.ping({ timeout: 200 }),
+    client.getLock(uniqueName()).acquire({ wait: 200 }),
+  ];
+  for (const error of await Promise.all(calls.map((call) => rejectionOf(call))))
+    expect(String(error)).toContain(HINT);
+});
 
 if (tlsUnavailable !== undefined) console.log(`left out, a port with TLS: ${tlsUnavailable}`);
 
