@@ -348,8 +348,8 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
-   * Adds a listener for an event. `process.emitWarning` reports a listener that throws, and the first `error` of an outage that has no
-   * listener.
+   * Adds a listener for an event. `process.emitWarning` reports a listener that throws, once for each message and with a count when the
+   * client is closed, and the first `error` of an outage that has no listener.
    *
    * @example
    * ```ts
@@ -480,5 +480,6 @@ export class Holdfast implements AsyncDisposable {
     await this.#session.close(this.#quorum?.close());
     await this.#server.close();
     this.#session.schedule.stop();
+    this.#listeners.closed();
   }
 }

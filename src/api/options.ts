@@ -264,6 +264,11 @@ function parseAtLeast(lockAtLeastFor: unknown = 0, subject: Subject): number {
 
 function parseSignal(signal: unknown, subject: Subject): AbortSignal | undefined {
   if (signal === undefined || signal instanceof AbortSignal) return signal;
+  if (typeof signal === 'object' && signal !== null && 'aborted' in signal)
+    throw new OptionError(
+      `${about(subject)}signal is an AbortSignal of another library or realm, such as jsdom or a polyfill: it must be one of the global AbortController`,
+      { lockName: nameOf(subject) },
+    );
   throw invalid('signal', signal, 'an AbortSignal', subject);
 }
 

@@ -20,6 +20,8 @@ const CHANNEL_OF = {
 /** Calls listeners, outside all scopes. A listener that throws affects neither the lock that emits the event nor other listeners. */
 export class Listeners implements Events {
   readonly #emitter = new EventEmitter();
+  /** The listeners that have thrown, or whose promise was rejected. */
+  readonly #failing = new Set<FailingListener>();
   /** For each listener the function registered with the emitter: it calls the listener and reports errors. */
   readonly #guarded = new WeakMap<object, (event: unknown) => void>();
   readonly #clientId: string;
@@ -88,14 +90,21 @@ export class Listeners implements Events {
     });
   }
 
+  /** The client is closed: tells how often each listener has failed, if that was not told each time. */
+  closed(): void {
+    for (const { name, count, warnedCount } of this.#failing)
+      if (count > warnedCount)
+        warn(`a listener of "${name}" failed ${count} times while its client was open`);
+    this.#failing.clear();
+  }
+
   /** Emits a process warning about an error without a listener: one per outage, and one for each other error. */
   #warn(message: string): void {
     const isOutage = this.#down.size > 0;
     if (isOutage ? this.#isOutageWarned : !this.#unheard.isNewMessage(message)) return;
     this.#isOutageWarned ||= isOutage;
-    process.emitWarning(
+    warn(
       `${message} (nobody listens to the "error" event, which tells more: holdfast.on('error', …))`,
-      'HoldfastWarning',
     );
   }
 
@@ -105,8 +114,15 @@ export class Listeners implements Events {
   ): (event: unknown) => void {
     const known = this.#guarded.get(listener);
     if (known) return known;
+    const failing: FailingListener = { name, count: 0, warnedCount: 0, news: new News() };
     const report = (error: unknown): void => {
-      process.emitWarning(`a listener of "${name}" failed: ${inspect(error)}`, 'HoldfastWarning');
+      this.#failing.add(failing);
+      failing.count++;
+      // (Its stack is only made for a warning: there may be an event for each of thousands of locks.)
+      if (!failing.news.isNewMessage(error instanceof Error ? error.message : inspect(error)))
+        return;
+      failing.warnedCount++;
+      warn(`a listener of "${name}" failed: ${inspect(error)}`);
     };
     const call = listener as (event: unknown) => unknown;
     const guarded = (event: unknown): void => {
@@ -120,6 +136,18 @@ export class Listeners implements Events {
     this.#guarded.set(listener, guarded);
     return guarded;
   }
+}
+
+/** How often a listener has failed, and of how many of its failures a process warning was emitted: of each message once. */
+interface FailingListener {
+  readonly name: keyof HoldfastEvents;
+  count: number;
+  warnedCount: number;
+  readonly news: News;
+}
+
+function warn(message: string): void {
+  process.emitWarning(message, 'HoldfastWarning');
 }
 
 // Reports what works but is probably a mistake: by an event, and by one process warning for each mistake and lock name.
@@ -141,14 +169,14 @@ export class Warnings {
   /** Emits the event each time, but a process warning only the first time for this mistake and lock name. */
   warn(mistake: Mistake, lockName: string, message: string, ownerId?: string): void {
     this.#events.emit('warning', () => ({ message, lockName, ownerId }));
-    if (this.#isNews(mistake, lockName)) process.emitWarning(message, 'HoldfastWarning');
+    if (this.#isNews(mistake, lockName)) warn(message);
   }
 
   /** Also emits the event only the first time for this mistake and lock name, since a loop would repeat it each round. */
   warnOnce(mistake: Mistake, lockName: string, message: string): void {
     if (!this.#isNews(mistake, lockName)) return;
     this.#events.emit('warning', () => ({ message, lockName }));
-    process.emitWarning(message, 'HoldfastWarning');
+    warn(message);
   }
 
   #isNews(mistake: Mistake, lockName: string): boolean {

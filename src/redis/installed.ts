@@ -12,7 +12,7 @@ import { LIBRARY, type Library, type LibrarySource } from './port.js';
 /**
  * Where Redis is, in one of these forms:
  *
- * - a URL, such as `redis://user:password@host:6379/0`, or `rediss://` for TLS
+ * - a URL, such as `redis://user:password@host:6379/0`, or `rediss://` for TLS; `valkey://` and `valkeys://` are the same
  * - a client of ioredis (`Redis`, `Cluster`) or of node-redis (`createClient()`, `createCluster()`); only its options are read
  * - plain options: of node-redis if they have `url`, `socket`, `rootNodes` or `sentinelRootNodes`, otherwise of ioredis
  * - in tests, a `MemoryRedis` of `holdfast/testing`

@@ -36,7 +36,7 @@ export function parseRedisUrl(what: string, text: string): RedisUrl {
   const query = Object.fromEntries<string | undefined>(url?.searchParams ?? []);
   if (!url || Object.keys(query).some((name) => !IN_QUERY.includes(name)))
     throw new OptionError(
-      `${what} is no URL that can be used: it must be like redis://user:password@localhost:6379/0, or rediss:// for TLS; behind a "?" may stand ${IN_QUERY.join(', ')}; in a password "@", "/", "?", "#", "%", "&" and "+" must be percent-encoded`,
+      `${what} is no URL that can be used: it must be like redis://user:password@localhost:6379/0, or rediss:// for TLS (valkey:// and valkeys:// are the same); behind a "?" may stand ${IN_QUERY.join(', ')}; in a password "@", "/", "?", "#", "%", "&" and "+" must be percent-encoded`,
     );
   const { username, password, db, family, ...named } = query;
   return {
@@ -45,7 +45,7 @@ export function parseRedisUrl(what: string, text: string): RedisUrl {
       port: Number(url.port || 6379),
     },
     database: wholeNumber(`${what}: its db`, url.pathname.slice(1) || (db ?? 0)),
-    isTls: /^rediss:/i.test(text),
+    isTls: /^(redis|valkey)s:/i.test(text),
     username: decodeURIComponent(url.username) || username,
     password: decodeURIComponent(url.password) || password,
     family: family === undefined ? undefined : Number(family),
@@ -55,7 +55,7 @@ export function parseRedisUrl(what: string, text: string): RedisUrl {
 
 function urlOf(text: string): URL | undefined {
   try {
-    const url = new URL(`redis://${text.replace(/^(rediss?:)?\/\//i, '')}`);
+    const url = new URL(`redis://${text.replace(/^((redis|valkey)s?:)?\/\//i, '')}`);
     decodeURIComponent(url.username + url.password);
     // An unencoded "/", "?" or "#" in a password ends the host: the beginning of the password would pass for host and port.
     const isWhole = /^\/?\d*$/.test(url.pathname) && !url.search.includes('@') && url.hash === '';
@@ -80,7 +80,7 @@ export interface Place {
 export function addressOf(whose: string, { host, port, path }: Place = {}): Address {
   if ([host, path].some((text) => /^\/\/|:\/\/|@/.test(text ?? '')))
     throw new OptionError(
-      `${whose}host or path is a URL, or was made from one that does not begin with redis:// or rediss://: a URL is given as it is, { redis: url }`,
+      `${whose}host or path is a URL, or was made from one that does not begin with redis://, rediss://, valkey:// or valkeys://: a URL is given as it is, { redis: url }`,
     );
   if (path) return { path };
   return { host: host ?? 'localhost', port: wholeNumber(`${whose}port`, port ?? 6379) };

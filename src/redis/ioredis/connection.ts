@@ -56,9 +56,9 @@ const UNSENT = "Stream isn't writeable";
 
 const LOST = /^(Connection is closed|Command aborted)/;
 
-/** What ioredis says of a reply that no command awaited; the second: that ioredis 5 says of a channel whose slot has moved. */
-const UNAWAITED = /^Command queue state error/;
-const UNSUBSCRIBED = /^Command queue state error.* Last reply: sunsubscribe,/s;
+/** ioredis' error for a reply that no command awaited, and how it ends in ioredis 5 if the slot of a sharded channel has moved. */
+const UNAWAITED = 'Command queue state error';
+const UNSUBSCRIBED = ' Last reply: sunsubscribe,';
 
 /** Stands for a refusal that ioredis 5 does not pass on. */
 const MOVED = 'MOVED (ioredis does not say where to)';
@@ -157,10 +157,11 @@ export class IoredisConnection implements Connection {
 
   #listenTo(redis: Redis): void {
     redis.on('error', (error: Error) => {
-      if (UNSUBSCRIBED.test(error.message)) this.#heard.moved();
-      // A reply came that no command awaited: earlier replies may have gone to the wrong commands. (Its text may hold a password.)
-      else if (UNAWAITED.test(error.message)) this.#disconnect(new Error('replies are mixed up'));
-      else if (!this.#reason || this.#reason instanceof LostError) this.#reason = asFailure(error);
+      if (error.message.startsWith(UNAWAITED)) {
+        if (error.message.includes(UNSUBSCRIBED)) this.#heard.moved();
+        // Earlier replies may have gone to the wrong commands. (Its text may hold a password.)
+        else this.#disconnect(new Error('replies are mixed up'));
+      } else if (!this.#reason || this.#reason instanceof LostError) this.#reason = asFailure(error);
     });
     const ready = (): void => {
       // (ioredis may call a connection ready that is closed already: https://github.com/redis/ioredis/issues/2099)

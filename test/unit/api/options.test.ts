@@ -124,6 +124,23 @@ describe('an unusable request is refused, and nothing is sent', () => {
     await expect(calling).rejects.toMatchObject({ code: 'INVALID_OPTION' });
   });
 
+  it('a signal of a polyfill or another realm, with a message that says so', async () => {
+    // Not the global one, though it has its name.
+    class AbortSignal extends EventTarget {
+      readonly aborted = false;
+    }
+    const calling = fakeHoldfast()
+      .getLock('orders:42')
+      .lock({ signal: new AbortSignal() as never });
+    await expect(calling).rejects.toMatchObject({
+      code: 'INVALID_OPTION',
+      lockName: 'orders:42',
+      message: expect.stringMatching(
+        /^lock "orders:42": signal is an AbortSignal of another library or realm/,
+      ) as unknown,
+    });
+  });
+
   it('with a message that names the lock and the valid values', async () => {
     const { getLock } = fakeHoldfast();
     await expect(getLock('orders:42').lock(0)).rejects.toThrow(

@@ -97,6 +97,56 @@ it('a listener that throws or rejects is reported, and the other listeners recei
   expect(messages[1]).toMatch(/"warning".*rejected/);
 });
 
+describe('a listener that fails at each event', () => {
+  let warnings: string[];
+  let events: Listeners;
+
+  beforeEach(() => {
+    warnings = [];
+    vi.spyOn(process, 'emitWarning').mockImplementation((warning) => {
+      warnings.push(String(warning));
+    });
+    events = new Listeners();
+  });
+
+  it('is reported once for each message, and with its count when the client is closed', async () => {
+    let count = 0;
+    events.on('warning', () => {
+      throw new Error(`no room for ${String(count++)}`);
+    });
+    const rejecting: (() => unknown)[] = [
+      () => Promise.reject(new Error('rejected')),
+      () => Promise.reject(Object.create(null) as Error),
+    ];
+    for (const listener of rejecting) events.on('warning', listener);
+    for (let times = 0; times < 3_000; times++) events.emit('warning', () => WARNING);
+    await settle();
+    expect(warnings).toEqual([
+      expect.stringMatching(/"warning" failed: Error: no room for 0\n/),
+      expect.stringMatching(/"warning" failed: Error: rejected\n/),
+      expect.stringMatching(/"warning" failed: \[Object: null prototype\]/),
+    ]);
+    events.closed();
+    events.closed();
+    expect(warnings.slice(3)).toEqual(
+      Array(3).fill('a listener of "warning" failed 3000 times while its client was open'),
+    );
+  });
+
+  it('is reported for each of its messages, at most twenty, and without a count if that was all', () => {
+    let words = '';
+    events.on('warning', () => {
+      throw new Error((words += 'x'));
+    });
+    for (let times = 0; times < 20; times++) events.emit('warning', () => WARNING);
+    events.closed();
+    expect(warnings).toHaveLength(20);
+    for (let times = 0; times < 2; times++) events.emit('warning', () => WARNING);
+    events.closed();
+    expect(warnings).toHaveLength(21);
+  });
+});
+
 it('once() receives one event, and off() stops them', () => {
   const events = new Listeners();
   const once = vi.fn();

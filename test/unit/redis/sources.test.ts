@@ -49,7 +49,7 @@ describe('a text is refused', () => {
     ['an http URL', `http://:${SECRET}@localhost:6379`],
     ['an http URL without a path', 'http://localhost:6379'],
     ['a URL of another database', `postgres://u:${SECRET}@localhost/1`],
-    ['a URL of an unknown scheme', 'valkey://localhost'],
+    ['a URL of an unknown scheme', 'valkeyss://localhost'],
     ['a URL without a host', `redis://:${SECRET}`],
     ['a port that is none', `redis://:${SECRET}@localhost:port`],
     ['a port out of range', `redis://:${SECRET}@localhost:66666`],
@@ -89,6 +89,17 @@ describe('a text is read as', () => {
 
   it.each<[string, RedisUrl]>([
     ['redis://localhost', { address: { host: 'localhost', port: 6379 }, database, isTls }],
+    ['valkey://localhost', { address: { host: 'localhost', port: 6379 }, database, isTls }],
+    [
+      'VALKEYS://user:pass@host/2',
+      {
+        address: { host: 'host', port: 6379 },
+        database: 2,
+        isTls: true,
+        username: 'user',
+        password: 'pass',
+      },
+    ],
     [
       'redis://user:p%40ss@host:7000/3',
       {
