@@ -5,7 +5,7 @@ import { type Clock, PROCESS_CLOCK, type Timer } from '../runtime/clock.js';
 import { QuorumError } from '../api/errors.js';
 import { failureKind } from '../redis/failure.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
-import type { Removable } from './protocol.js';
+import { idOf, type Removable } from './protocol.js';
 import { Undecided } from './retry.js';
 
 /** The delay before a removal that was not answered, or was refused temporarily, is tried again; in milliseconds. */
@@ -56,7 +56,7 @@ export class Cleanup {
   remove(lock: Removable, ownerId: string, isLeft?: Promise<boolean>): void {
     const [oldest] = this.#owners.keys();
     if (this.#owners.size >= MAX_LEFTOVERS && oldest !== undefined) this.#owners.delete(oldest);
-    const id = `${ownerId} ${lock.id}`;
+    const id = idOf(ownerId, lock.id);
     const leftover = { lock, ownerId };
     this.#owners.set(id, leftover);
     this.#try(id, leftover);

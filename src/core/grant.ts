@@ -20,6 +20,7 @@ import {
   type GrantedHold,
   type GrantedLock,
   type HandOverReply,
+  idOf,
   isKept,
   type Keepable,
   type KeepableGrant,
@@ -632,7 +633,7 @@ export class Grant implements KeepableGrant, Due {
       await lock.reenter(ownerId, holdCount, 0, this.#session.untilClosed, true);
       return true;
     };
-    this.#session.cleanup.remove({ id: `${lock.id} shared`, release: share }, ownerId);
+    this.#session.cleanup.remove({ id: idOf('downgrade', lock.id), release: share }, ownerId);
   }
 
   // Keeping: between its holds, the server is asked nothing.

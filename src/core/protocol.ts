@@ -154,9 +154,17 @@ export interface HandOverReply {
   readonly token?: bigint | undefined;
 }
 
+/** One text for several, and for no others: a name may have any characters, also those of an id. */
+export function idOf(...parts: readonly string[]): string {
+  return JSON.stringify(parts);
+}
+
 /** A lock of any kind. */
 export interface NamedLock {
-  /** Equal for all objects that are the same lock of the same client. */
+  /**
+   * Equal for all objects that are the same lock of the same client, and for no others: it begins with the kind and the client, which have
+   * no blanks, and ends with the key; or `idOf` made it.
+   */
   readonly id: string;
   /** The name that the caller gave. */
   readonly name: string;

@@ -7,6 +7,7 @@ import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
 import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import {
   deadlineOf,
+  idOf,
   isKept,
   type KeepReply,
   leftMs,
@@ -156,7 +157,7 @@ export class Watchdog implements Due {
     // One call contains leases of one kind and one slot.
     const keyOf = ({ renewer, target }: Entry): string => {
       const batchKey = renewer.batchKey(target);
-      return batchKey === '' ? renewer.kind : `${renewer.kind} ${batchKey}`;
+      return batchKey === '' ? renewer.kind : idOf(renewer.kind, batchKey);
     };
     const limitMs = this.#intervalMs / 10;
     spreadOverTicks(

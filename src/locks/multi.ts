@@ -2,7 +2,7 @@
 
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import type { Session } from '../core/session.js';
-import type { HoldOrigin, KeyPlace, OwnHold } from '../core/protocol.js';
+import { type HoldOrigin, idOf, type KeyPlace, type OwnHold } from '../core/protocol.js';
 import { BaseLock, type HeldHere } from './base-lock.js';
 import { parseMembers, type SingleLock } from './single-lock.js';
 import { anonymousLockId, lockCallBegins, nothingToUnlock } from '../core/misuse.js';
@@ -36,6 +36,7 @@ export class MultiLock extends BaseLock {
   readonly name: string;
   readonly #session: Session;
   readonly #members: readonly SingleLock[];
+  readonly #id: string;
   readonly #suspects: Suspects;
 
   /** @throws OptionError a member cannot be one */
@@ -46,6 +47,7 @@ export class MultiLock extends BaseLock {
     this.#session = session;
     this.#members = parseMembers('a MultiLock', locks, right, () => true);
     this.name = `multi(${this.#members.map(({ name }) => name).join(', ')})`;
+    this.#id = idOf('multi', ...this.#members.map(({ id }) => id).sort());
     this.#suspects = suspectsAmong(this.#members);
   }
 
@@ -82,7 +84,7 @@ export class MultiLock extends BaseLock {
   override async unlock(): Promise<void> {
     if (!this.#members.every(({ isUnlockable }) => isUnlockable)) {
       const isHeldAround = this.#members.every((member) => member.isHeldAround);
-      const named = { id: this.name, name: this.name };
+      const named = { id: this.#id, name: this.name };
       const hasFailedHere = this.marked.some(hasFailed);
       throw await inTurn(nothingToUnlock(this.#session, named, isHeldAround, hasFailedHere));
     }
@@ -112,8 +114,8 @@ export class MultiLock extends BaseLock {
     origin: HoldOrigin,
     scope?: Scope,
   ): Promise<MultiHold> {
-    const [lockName, members, suspects] = [this.name, this.#members, this.#suspects];
-    const wanted = { ...request, lockName, members, suspects, origin, scope };
+    const [lockName, id, members] = [this.name, this.#id, this.#members];
+    const wanted = { ...request, lockName, id, members, suspects: this.#suspects, origin, scope };
     return new MultiAcquisition(this.#session, wanted).hold();
   }
 
@@ -143,6 +145,8 @@ const UNDO_LIMIT_MS = 100;
 
 interface MultiRequest extends AcquireRequest {
   readonly lockName: string;
+  /** That of the MultiLock. */
+  readonly id: string;
   readonly members: readonly SingleLock[];
   readonly suspects: Suspects;
   readonly origin: HoldOrigin;
@@ -217,18 +221,18 @@ export class MultiAcquisition {
   }
 
   async #hold(): Promise<MultiHold> {
-    const { lockName, signal, origin, leaseMs } = this.#request;
+    const { lockName, id, signal, origin, leaseMs } = this.#request;
     this.#session.assertOpen(lockName);
     if (signal?.aborted) throw aborted(lockName, 'nothing was sent', signal);
     const position = currentScope();
-    const named = { id: lockName, name: lockName };
+    const named = { id, name: lockName };
     const endCall = lockCallBegins(this.#session, named, origin, leaseMs, position);
     // The members' own waits enforce the time limit: this one handles only an abort and the close of the client.
     const waitLimit = new WaitLimit({
       clock: this.#clock,
       limitMs: Infinity,
       signal,
-      anonymousLockId: anonymousLockId(origin, lockName, position),
+      anonymousLockId: anonymousLockId(origin, id, position),
       registry: this.#session.acquisitions,
     });
     this.#others.add(this);

@@ -78,7 +78,7 @@ export class ReentrantLockBackend implements LockBackend {
     this.name = name;
     this.#server = server;
     this.keys = new LockKeys(keyPrefix + name);
-    this.id = `${server.channelSuffix} ${this.keys.lock}`;
+    this.id = `lock ${server.channelSuffix} ${this.keys.lock}`;
     this.newOwnerId = newOwnerId;
     this.#keep = keep;
     if (tokenTtlMs !== undefined)

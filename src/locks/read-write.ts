@@ -95,6 +95,7 @@ export class ReadWriteBackend extends WeightedBackend implements LockBackend {
     const weight = half === 'read' ? 1 : ALL_PERMITS;
     super(server, newOwnerId, {
       name,
+      family: 'read-write',
       expected: 'a read-write lock',
       capacity: ALL_PERMITS,
       weight,

@@ -188,7 +188,8 @@ export class SemaphoreBackend extends WeightedBackend {
     declared: number,
     weight: number,
   ) {
-    super(server, newOwnerId, { name, expected: 'a semaphore', capacity: declared, weight });
+    const kind = { family: 'semaphore', expected: 'a semaphore' } as const;
+    super(server, newOwnerId, { name, ...kind, capacity: declared, weight });
   }
 
   override get transfer(): Transfer {

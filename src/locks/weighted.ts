@@ -59,6 +59,8 @@ const SHORTENS = { never: 0, 'if handed over': 1, always: 2 } as const;
 /** The terms of a weighted lock: its kind and capacity, and the wanted weight. */
 interface WeightedTerms {
   readonly name: string;
+  /** Which kinds are one lock: both halves of a read-write lock, to enter one inside the other, but never a semaphore. */
+  readonly family: 'read-write' | 'semaphore';
   /** The kind, in words: "a semaphore". */
   readonly expected: string;
   /** The total number of permits that this client declares. */
@@ -107,7 +109,7 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     this.server = server;
     this.terms = terms;
     this.keys = new LockKeys(server.keyPrefix + terms.name);
-    this.id = `${server.channelSuffix} weighted ${this.keys.lock}`;
+    this.id = `${terms.family} ${server.channelSuffix} ${this.keys.lock}`;
   }
 
   /** The error for a refusal by the server. */

@@ -223,9 +223,16 @@ export class Queue implements Due {
     else if (isOurs && this.#isOrphan(ownerId)) this.#lock.release(ownerId).catch(() => undefined); // unanswered: the lease ends it
   }
 
-  /** Whether an owner is one of ours, and no caller is left that would take the lock as this owner. */
+  /** Whether an owner is one of ours, and no caller is left that would take the lock as this owner, not as one of another kind either. */
   #isOrphan(ownerId: string): boolean {
-    return !this.#holders.has(ownerId) && this.#queues.clientIds.has(clientIdOf(ownerId));
+    const { inUse, clientIds } = this.#queues;
+    for (const queue of inUse.values())
+      if (queue.#grantChannel === this.#grantChannel && queue.#knows(ownerId)) return false;
+    return clientIds.has(clientIdOf(ownerId));
+  }
+
+  #knows(ownerId: string): boolean {
+    return this.#places.has(ownerId) || this.#holders.has(ownerId);
   }
 
   #listen(): void {

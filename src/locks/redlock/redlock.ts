@@ -1,15 +1,16 @@
 // The Redlock: one lock on several independent masters. An owner holds it if a majority of them says so.
 
-import type {
-  AcquireReply,
-  Granted,
-  KeepReply,
-  KeyPlace,
-  LockBackend,
-  LockRequest,
-  NextWaiter,
-  Waiter,
-  KeyInTheWay,
+import {
+  type AcquireReply,
+  type Granted,
+  idOf,
+  type KeepReply,
+  type KeyPlace,
+  type LockBackend,
+  type LockRequest,
+  type NextWaiter,
+  type Waiter,
+  type KeyInTheWay,
 } from '../../core/protocol.js';
 import type { Events } from '../../api/events.js';
 import { ClosedError, type NodeAnswer, OptionError } from '../../api/errors.js';
@@ -76,7 +77,7 @@ export class RedLockBackend implements LockBackend {
     this.quorum = Math.floor(masters.length / 2) + 1;
     this.clock = services.session.clock;
     this.nodeTimeoutMs = parts.nodeTimeoutMs;
-    this.id = `red ${[...this.memberIds].sort().join(' ')}`;
+    this.id = idOf('red', ...[...this.memberIds].sort());
     this.newOwnerId = services.session.newOwnerId;
     this.#makeGuard = parts.guard;
     this.#maxExtensions = parts.maxExtensions;
@@ -94,7 +95,7 @@ export class RedLockBackend implements LockBackend {
 
   /** Locks with the same batch key may be renewed together, in one call for each master. */
   get batchKey(): string {
-    return this.masters.map(({ lock }) => `${lock.clientToken} ${lock.batchKey}`).join(' ');
+    return idOf(...this.masters.flatMap(({ lock }) => [lock.clientToken, lock.batchKey]));
   }
 
   waiter(newOwnerId: () => string, request: LockRequest): Waiter {

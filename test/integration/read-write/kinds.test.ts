@@ -1,4 +1,5 @@
 // A name belongs to one kind of lock: a caller of another kind learns what is in the way, and nothing changes.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { KeyConflictError, type Holdfast } from '../../../src/index.js';
 import { newClient, rejectionOf, sharedConnection } from '../../support/clients.js';
@@ -101,6 +102,27 @@ describe('a foreign hash', () => {
       );
     },
   );
+});
+
+describe('a read-write lock whose key somebody has deleted', () => {
+  it('keeps what is handed over to a reader while its client waits for a semaphore of its name', async () => {
+    const lock = new TestReadWriteLock(redis);
+    const writer = await lock.writeLock(client).acquire();
+    const first = await lock.join(client, 'read', { wait: 20_000 });
+    const second = await lock.join(client, 'read', { wait: 20_000 });
+    await redis.del(lock.name);
+    const semaphore = client.getSemaphore(lock.name, { permits: 1 });
+    const permit = semaphore.acquire({ wait: 20_000 });
+    await (await first.hold).release();
+    const held = await second.hold;
+    await client.ping();
+    await sleep(100);
+    expect(await redis.hexists(lock.name, held.ownerId)).toBe(1);
+    await held.release();
+    await (await permit).release();
+    expect(await rejectionOf(writer.release())).toMatchObject({ code: 'LOCK_LOST' });
+    await lock.isGone();
+  });
 });
 
 describe('the name of a semaphore that is held', () => {

@@ -70,7 +70,7 @@ afterEach(() => {
 
 async function begin(waitMs: number, leaseMs?: number, signal?: AbortSignal): Promise<unknown> {
   const origin = { origin: 'lock', scope: undefined } as const;
-  const request = { lockName: 'multi(one, two)', ...origin, atLeastMs: 0 };
+  const request = { lockName: 'multi(one, two)', id: 'multi', ...origin, atLeastMs: 0 };
   const members = [one, two] as unknown as SingleLock[];
   const wanted = { ...request, members, suspects: [], label: undefined, waitMs, leaseMs, signal };
   return await new MultiAcquisition(session, wanted).hold();
