@@ -90,7 +90,7 @@ export function onePerTick<
   if (typeof task !== 'function') throw invalid('the task', task, 'a function', name);
   const attempt = async (due: Tick): Promise<boolean> => {
     const run = (hold: Hold): unknown => {
-      hold.signal.throwIfAborted(); // this process may have stood still
+      hold.assertHeld(); // this process may have stood still
       return task(hold, due);
     };
     if (!tick) return await unlessHeld(lock, { wait, lockAtLeastFor }, run);
@@ -102,8 +102,8 @@ export function onePerTick<
       if (!takeOver) {
         isRun = await take(() => run(hold));
       } else if (!(await taken.isLocked())) {
-        await run(hold);
-        hold.signal.throwIfAborted(); // another process may run it by now, and decides whether it is done
+        await lock.withLock(run); // re-enters, to refuse late work before the tick counts as run
+        hold.assertHeld(); // another process may run it by now, and decides whether it is done
         await take(() => undefined);
         isRun = true;
       }
@@ -161,9 +161,9 @@ async function unlessHeld(
 ): Promise<boolean> {
   let isHeld = false as boolean; // set in a callback
   try {
-    await lock.withLock(options, async (hold) => {
+    await lock.withLock(options, (hold) => {
       isHeld = true;
-      await fn(hold);
+      return fn(hold); // `withLock` refuses what would work on after the release
     });
   } catch (error) {
     if (isHeld || !(error instanceof LockTimeoutError)) throw error;

@@ -199,7 +199,8 @@ async function underLock(
     const isOfHandler = progress.hasBegun && !progress.isDone;
     if (isOfHandler || !(error instanceof HoldfastError)) throw error;
     if (error instanceof LockAbortedError) return undefined; // nobody is there to be answered
-    throw failure(error, reply, progress.isDone ? undefined : busyStatus);
+    const isLoss = progress.isDone && !(error instanceof OptionError);
+    throw failure(error, reply, isLoss ? undefined : busyStatus);
   }
 }
 

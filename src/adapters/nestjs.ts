@@ -248,8 +248,8 @@ export function Lock(
 }
 
 /**
- * The hold of the innermost method under `@Lock` around the caller, for its `signal`, `remaining()` or `extend()`; undefined: there is
- * none.
+ * The hold of the innermost method under `@Lock` around the caller, for its `assertHeld()`, `signal`, `remaining()` or `extend()`;
+ * undefined: there is none.
  *
  * @group NestJS
  */
@@ -279,14 +279,6 @@ function methodsOf(client: string | undefined): symbol {
 function noMethods(label: string): never {
   throw new OptionError(
     `${label}() is under @Lock, and its instance has no client: Nest must make it from its class, not a factory, a value or new`,
-  );
-}
-
-/** An Observable or a StreamableFile: what it stands for happens when Nest reads it. */
-function isDeferred(result: unknown): boolean {
-  return (
-    result instanceof StreamableFile ||
-    typeof (result as { subscribe?: unknown } | null | undefined)?.subscribe === 'function'
   );
 }
 
@@ -323,11 +315,8 @@ class LockedMethods implements BeforeApplicationShutdown, OnApplicationShutdown 
         progress.hasBegun = true;
         leave ??= this.#enter();
         const result = await holds.run(hold, method);
-        if (isDeferred(result))
-          throw new OptionError(
-            `@Lock of ${acquire.label}: the method resolved to ${shown(result)}, whose work would begin after the release of the lock`,
-          );
-        return result;
+        // Nest reads its stream only later, which `withLock` refuses, as any stream.
+        return result instanceof StreamableFile ? result.getStream() : result;
       });
     } catch (error) {
       if (progress.hasBegun || onBusy === 'throw' || !(error instanceof LockTimeoutError))

@@ -22,7 +22,7 @@ import type { AcquireOptions, ExportOptions, LockOptions } from './options.js';
  * ```ts
  * const lock = holdfast.getLock('orders:42');
  * await lock.withLock({ wait: 5_000 }, async (hold) => {
- *   hold.signal.throwIfAborted(); // right before a decisive step
+ *   hold.assertHeld(); // right before a decisive step
  * });
  * ```
  *
@@ -103,7 +103,11 @@ export interface Lock {
    * Acquisitions of the same lock inside `fn` re-enter it, one at a time. If `fn` throws, the caller gets exactly that error, also when the
    * lock was lost. A release that Redis does not answer is an `error` event, and does not throw.
    *
+   * `fn` must await all its work. If its hold is used after it has ended, a `warning` says so, once for each name.
+   *
    * @returns what `fn` returns
+   * @throws {@link OptionError} `fn` resolved to a generator object, a stream or an Observable, whose work would begin after the release; a
+   *   stream or generator was ended
    * @throws {@link LockTimeoutError} another owner had the lock until the client's `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released
    * @throws {@link ClosedError} the client is closed; or `fn` succeeded, and the client was closed before Redis answered the release
@@ -339,6 +343,23 @@ export interface Hold extends AsyncDisposable {
 
   /** Milliseconds for which this process may still rely on the lock, perhaps with decimals; 0 after it was lost or released. */
   remaining(): number;
+
+  /**
+   * Throws unless this process may rely on the lock now: call it right before each decisive step. It reads both clocks, so it also notices
+   * that the process stood still, and sends no command. Unlike `signal`, it also fails in work that goes on after the release.
+   *
+   * @throws {@link LockLostError} the lock was lost
+   * @throws {@link LockNotHeldError} the hold was released or exported, or the function that got it has ended
+   * @example
+   * ```ts
+   * await lock.withLock(async (hold) => {
+   *   const balance = await readBalance();
+   *   hold.assertHeld();
+   *   await writeBalance(balance - 10);
+   * });
+   * ```
+   */
+  assertHeld(): void;
 
   /**
    * Makes the lease end no earlier than `lease` from now. Never shortens it; a watched hold stays watched.

@@ -133,7 +133,11 @@ export interface Semaphore {
    * If `fn` throws, the caller gets exactly that error, also when the permit was lost. A release that Redis does not answer is an `error`
    * event, and does not throw.
    *
+   * `fn` must await all its work. If its hold is used after it has ended, a `warning` says so, once for each name.
+   *
    * @returns what `fn` returns
+   * @throws {@link OptionError} `fn` resolved to a generator object, a stream or an Observable, whose work would begin after the release; a
+   *   stream or generator was ended
    * @throws {@link LockTimeoutError} no permit was free, or others were first, until the client's `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the permit was lost before it was released
    * @throws {@link ClosedError} the client is closed; or `fn` succeeded, and the client was closed before Redis answered the release

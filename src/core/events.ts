@@ -153,7 +153,12 @@ function warn(message: string): void {
 // Reports what works but is probably a mistake: by an event, and by one process warning for each mistake and lock name.
 
 export type Mistake =
-  'nested call' | 'forgotten unlock' | 'overlapping calls' | 'short lease' | 'forgotten hold';
+  | 'nested call'
+  | 'forgotten unlock'
+  | 'overlapping calls'
+  | 'short lease'
+  | 'forgotten hold'
+  | 'late use';
 
 /** For how many pairs of mistake and lock name a process warning is emitted; none after that. */
 const MAX_WARNED = 1_000;

@@ -10,7 +10,15 @@ import { Grant } from './grant.js';
 import type { HoldMessage, Via } from '../api/channels.js';
 import type { HeldLock } from '../api/description.js';
 import { areHoldsHeard, holdBegins, holdEnds } from './telemetry.js';
-import { heldWithoutToken, notExportable, releasedAlready, upgradeRefused } from './messages.js';
+import { lateWorkOf } from './late-work.js';
+import {
+  heldWithoutToken,
+  notExportable,
+  releasedAlready,
+  resolvedToLateWork,
+  upgradeRefused,
+  usedLateMessage,
+} from './messages.js';
 import { exportedText, whereIs } from './adoption.js';
 import { inTurn } from '../runtime/node.js';
 import { currentScope, type Holder, holdersAround, nearestHolder, Scope } from '../scopes/scope.js';
@@ -27,6 +35,7 @@ export class SingleHold implements OwnHold {
   #exported: LockExportedError | undefined;
   #release: Promise<void> | undefined;
   #isGivenUp = false;
+  #hasFunctionEnded = false;
   /** Whether it was lost while its owner keeps the lock: its own `unlock()`, still to come, must find it and not undo another hold. */
   isLostBeforeUnlock = false;
   #onEnd: (() => void) | undefined;
@@ -86,6 +95,7 @@ export class SingleHold implements OwnHold {
   }
 
   get signal(): AbortSignal {
+    this.#noticeLateUse();
     this.#grant.checkDeadline();
     if (!this.#aborter) {
       this.#aborter = new AbortController();
@@ -96,7 +106,17 @@ export class SingleHold implements OwnHold {
   }
 
   remaining(): number {
+    this.#noticeLateUse();
+    return this.#remainingMs;
+  }
+
+  get #remainingMs(): number {
     return this.#isGivenUp ? 0 : this.#grant.remaining();
+  }
+
+  assertHeld(): void {
+    const refusal = this.#refusal('rely on');
+    if (refusal) throw refusal;
   }
 
   async extend(lease: number): Promise<void> {
@@ -195,6 +215,16 @@ export class SingleHold implements OwnHold {
     return runInside ? runInside(fn) : fn();
   }
 
+  functionEnded(): void {
+    this.#hasFunctionEnded = true;
+  }
+
+  /** A lost or exported hold tells that by itself. */
+  #noticeLateUse(): void {
+    if (this.#hasFunctionEnded && !this.#loss && !this.#exported)
+      warnOfLateUse(this.#session, this.lockName);
+  }
+
   /** As `holdfast.held()` shows it. */
   get described(): HeldLock {
     const { lockName, ownerId, holdId, isWatched, token } = this;
@@ -206,7 +236,7 @@ export class SingleHold implements OwnHold {
       ownerId,
       holdId,
       since: new Date(clock.wallMs() - (clock.nowMs() - this.#sinceMs)),
-      remainingMs: Math.round(this.remaining()),
+      remainingMs: Math.round(this.#remainingMs),
       watched: isWatched,
       ...(label === undefined ? {} : { label }),
       ...shownToken(token),
@@ -217,7 +247,7 @@ export class SingleHold implements OwnHold {
     const loss = this.#loss ?? (this.#isGivenUp ? undefined : this.#grant.loss);
     const state = loss ? 'lost' : this.#isGivenUp ? 'released' : 'held';
     const { lockName, ownerId, token } = this;
-    const remainingMs = Math.round(this.remaining());
+    const remainingMs = Math.round(this.#remainingMs);
     return { lockName, state, ownerId, remainingMs, ...shownToken(token) };
   }
 
@@ -249,7 +279,7 @@ export class SingleHold implements OwnHold {
   }
 
   get lastsForMs(): number {
-    return this.isWatched ? Infinity : this.remaining();
+    return this.isWatched ? Infinity : this.#remainingMs;
   }
 
   /** Stops renewals for this hold; another hold of the same owner may still want them. */
@@ -344,6 +374,7 @@ export class SingleHold implements OwnHold {
 
   /** Why it is no longer usable; undefined: it is held. */
   #refusal(what: string): Error | undefined {
+    this.#noticeLateUse();
     return (
       this.#loss ??
       (this.#isGivenUp
@@ -379,8 +410,14 @@ function whenSettled(release: (done: (error?: Error) => void) => void): Promise<
 
 // Runs the guarded function, and releases the hold in any case.
 
-/** Rejects with the error of `fn` if it fails, and with the loss of the lock only if `fn` succeeded. */
+/**
+ * Rejects with the error of `fn` if it fails, and with the loss of the lock only if `fn` succeeded. What `fn` resolved to is looked at after
+ * the `await`: a query that can be awaited may also be a stream.
+ *
+ * @param call - the method that got `fn`, for errors
+ */
 export async function whileHeld<Held extends OwnHold, T>(
+  call: string,
   acquiring: Promise<Held>,
   fn: (hold: Held) => T | Promise<T>,
 ): Promise<T> {
@@ -388,12 +425,23 @@ export async function whileHeld<Held extends OwnHold, T>(
   let result: T;
   try {
     result = await fn(hold);
+    const late = lateWorkOf(result);
+    if (late) {
+      late.end();
+      throw resolvedToLateWork(hold.lockName, hold.watched.label, call, late.what);
+    }
   } catch (error) {
+    hold.functionEnded();
     await hold.releaseQuietly().catch(() => undefined); // a loss is reported by the signal and the event
     throw error;
   }
+  hold.functionEnded();
   await hold.releaseQuietly();
   return result;
+}
+
+export function warnOfLateUse({ warnings }: Pick<Session, 'warnings'>, lockName: string): void {
+  warnings.warnOnce('late use', lockName, usedLateMessage(lockName));
 }
 
 // The holders that an acquisition may re-enter. Scopes accept holders of anything `Held`; in fact each has a `Grant`, since the core makes

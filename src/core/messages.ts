@@ -105,6 +105,24 @@ export function releasedAlready(
   return new LockNotHeldError(message, { lockName });
 }
 
+/** `call`: what ran the function under the lock; `result`: what the function resolved to, in words. */
+export function resolvedToLateWork(
+  lockName: string,
+  label: string | undefined,
+  call: string,
+  result: string,
+): OptionError {
+  const purpose = label === undefined ? '' : ` (${label})`;
+  return new OptionError(
+    `lock "${lockName}"${purpose}: the function given to ${call} resolved to ${result}, whose work would begin after the release: let the function do that work and await it (for await, pipeline(), lastValueFrom()), or acquire() and release() around all of it`,
+    { lockName },
+  );
+}
+
+export function usedLateMessage(lockName: string): string {
+  return `lock "${lockName}": a hold was used when the function that got it had ended, and with it the hold: await (or return) in that function all work that uses it, and call hold.assertHeld() right before each decisive step, which throws then`;
+}
+
 /** A hold that only its own client can use. `why`: in words that end the sentence. */
 export function notExportable(lockName: string, why: string): OptionError {
   return new OptionError(`lock "${lockName}": the hold cannot be exported: ${why}`, { lockName });

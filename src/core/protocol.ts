@@ -493,6 +493,8 @@ export interface OwnHold extends Hold {
   readonly members: readonly HoldInScope[];
   /** The hold that ends with it, for the search for forgotten holds: itself, or the first member of a MultiLock. */
   readonly watched: WatchedHold;
+  /** The function that got it has ended, and it is about to be released: a later use of it is probably a mistake. */
+  functionEnded(): void;
   /** Calls `fn`, inside what a subscriber of `holdfast:hold` has set for it. */
   runInside<T>(fn: () => T): T;
   /** Releases the lock. If Redis cannot be reached, emits `error` instead of rejecting: the guarded work is done. */

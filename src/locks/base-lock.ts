@@ -74,7 +74,9 @@ export abstract class BaseLock implements Lock {
       const request = this.#request('the options of withLock()', options, this.defaultWaitMs);
       const scope = new Scope(currentScope(), false);
       const acquiring = this.acquireHold(request, 'withLock', scope);
-      return whileHeld(acquiring, (hold) => scope.run(() => hold.runInside(() => fn(hold))));
+      return whileHeld('withLock()', acquiring, (hold) =>
+        scope.run(() => hold.runInside(() => fn(hold))),
+      );
     });
   }
 

@@ -26,7 +26,7 @@ import {
   SLOW_ANSWER_MS,
 } from '../core/messages.js';
 import type { HoldWatch, WatchedHold } from '../core/hold-watch.js';
-import type { SingleHold } from '../core/hold.js';
+import { type SingleHold, warnOfLateUse } from '../core/hold.js';
 import { acquireBegins, acquireEnds, acquireFails, areCallsHeard } from '../core/telemetry.js';
 import type { Clock } from '../runtime/clock.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
@@ -333,7 +333,7 @@ export class MultiAcquisition {
     const areHeld = holds.every((hold) => hold.remaining() > 0); // including the first, during the tries of the others
     if (!conflict && refusals.length === 0 && areHeld) {
       for (const hold of holds) hold.becomeMember(this.#session, origin, atLeastMs);
-      return new MultiHold(lockName, holds);
+      return new MultiHold(this.#session, lockName, holds);
     }
     if (holds.length > 0) await this.#undo(holds);
     if (conflict instanceof OptionError) throw conflict;
@@ -485,10 +485,13 @@ export class MultiHold implements OwnHold {
   readonly lockName: string;
   readonly ownerId: string;
   readonly members: readonly SingleHold[];
+  readonly #session: Session;
   readonly #aborter = new AbortController();
   #loss: LockLostError | undefined;
+  #hasFunctionEnded = false;
 
-  constructor(lockName: string, members: readonly SingleHold[]) {
+  constructor(session: Session, lockName: string, members: readonly SingleHold[]) {
+    this.#session = session;
     this.lockName = lockName;
     this.ownerId = members[0]?.ownerId ?? ''; // the members share it, except re-entered ones
     this.members = members;
@@ -509,16 +512,27 @@ export class MultiHold implements OwnHold {
   }
 
   get signal(): AbortSignal {
-    this.#look();
+    this.#noticeLateUse();
     return this.#aborter.signal;
   }
 
   remaining(): number {
+    this.#noticeLateUse();
+    return this.#remainingMs;
+  }
+
+  get #remainingMs(): number {
     return Math.min(...this.members.map((member) => member.remaining()));
   }
 
+  assertHeld(): void {
+    this.#noticeLateUse();
+    if (this.#loss) throw this.#loss;
+    for (const member of this.members) member.assertHeld();
+  }
+
   async extend(lease: number): Promise<void> {
-    this.#assertHeld();
+    this.assertHeld();
     await this.#all((member) => member.extend(lease));
   }
 
@@ -534,7 +548,7 @@ export class MultiHold implements OwnHold {
   }
 
   async run<T>(fn: () => T | Promise<T>): Promise<T> {
-    this.#assertHeld();
+    this.assertHeld();
     const scope = new Scope(currentScope(), false);
     for (const member of this.members) member.enterInto(scope);
     return await scope.run(fn);
@@ -545,7 +559,7 @@ export class MultiHold implements OwnHold {
   }
 
   toJSON(): HoldDescription {
-    const remainingMs = Math.round(this.remaining()); // makes each member check its deadline
+    const remainingMs = Math.round(this.#remainingMs); // makes each member check its deadline
     const isHeld = this.members.every((member) => member.toJSON().state === 'held');
     const state = this.#loss ? 'lost' : isHeld ? 'held' : 'released';
     const { lockName, ownerId } = this;
@@ -565,14 +579,18 @@ export class MultiHold implements OwnHold {
     await this.#all((member) => member.releaseQuietly());
   }
 
+  functionEnded(): void {
+    this.#hasFunctionEnded = true;
+  }
+
   /** Makes each member check whether its deadline has passed. */
   #look(): void {
     for (const member of this.members) member.remaining();
   }
 
-  #assertHeld(): void {
+  #noticeLateUse(): void {
     this.#look();
-    if (this.#loss) throw this.#loss;
+    if (this.#hasFunctionEnded && !this.#loss) warnOfLateUse(this.#session, this.lockName);
   }
 
   /** Calls all members, even if some of the calls fail. The loss of a member takes precedence over other errors. */

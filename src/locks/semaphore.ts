@@ -81,7 +81,7 @@ export class SingleSemaphore implements Semaphore {
     const [options, fn] = parseGuarded('withPermits()', this.#subject, args);
     const { defaultWaitMs } = this.#session;
     const { permits, hold } = this.#acquire('the options of withPermits()', options, defaultWaitMs);
-    return await whileHeld(hold, (held) =>
+    return await whileHeld('withPermits()', hold, (held) =>
       held.run(() => held.runInside(() => fn(new HeldPermits(held, permits)))),
     );
   }
@@ -271,6 +271,10 @@ class HeldPermits implements PermitHold {
 
   remaining(): number {
     return this.#hold.remaining();
+  }
+
+  assertHeld(): void {
+    this.#hold.assertHeld();
   }
 
   extend(lease: number): Promise<void> {

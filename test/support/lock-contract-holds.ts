@@ -1,13 +1,21 @@
 // The parts of the lock contract about holds, descriptions of locks and holds, events, and closing the client.
 import { inspect } from 'node:util';
 import { expect, it } from 'vitest';
-import { LockLostError, LockTimeoutError, type HeldLock, type Hold } from '../../src/index.js';
+import {
+  LockLostError,
+  LockNotHeldError,
+  LockTimeoutError,
+  type HeldLock,
+  type Hold,
+} from '../../src/index.js';
 import { type EventOf, eventsOf, nextEvent, rejectionOf } from './clients.js';
 import { expectWarnings } from './expected-warnings.js';
 import type { ContractContext } from './lock-contract-context.js';
 import { eventually, sleep } from './time.js';
 
 export function holdTests(context: () => ContractContext): void {
+  expectWarnings(/the function that got it had ended/);
+
   it('acquire() waits and returns a hold that knows its lock and owner', async () => {
     const { client, lock, strangers } = context();
     const theirs = await strangers.acquire();
@@ -118,6 +126,45 @@ export function holdTests(context: () => ContractContext): void {
     await expect(failsAfterLoss).rejects.toThrow('mine');
     const succeeds = lock.withLock(() => seen.forceUnlock());
     await expect(succeeds).rejects.toMatchObject({ code: 'LOCK_LOST' });
+  });
+
+  it('withLock() refuses a callback that resolves to a stream or generator object, and releases', async () => {
+    const { lock, seen } = context();
+    const rows = (function* () {
+      yield 1;
+    })();
+    const error = await rejectionOf(lock.withLock(() => rows));
+    expect(error).toMatchObject({ code: 'INVALID_OPTION', lockName: lock.name });
+    expect(rows.next()).toEqual({ done: true, value: undefined });
+    expect(await seen.isLocked()).toBe(false);
+  });
+
+  it('assertHeld() passes while the lock is held, and throws after a loss and after a release', async () => {
+    const { lock, seen } = context();
+    const lostHold = await lock.acquire();
+    lostHold.assertHeld();
+    await seen.forceUnlock();
+    await expect(lostHold.release()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    expect(() => {
+      lostHold.assertHeld();
+    }).toThrow(LockLostError);
+    const hold = await lock.acquire({ lease: 5_000 });
+    hold.assertHeld();
+    await hold.release();
+    expect(() => {
+      hold.assertHeld();
+    }).toThrow(LockNotHeldError);
+  });
+
+  it('a hold that is used after the callback of withLock() has ended emits a warning', async () => {
+    const { client, lock } = context();
+    const warnings = eventsOf(client, 'warning');
+    const hold = await lock.withLock((held) => held);
+    expect(hold.signal.aborted).toBe(false);
+    expect(() => {
+      hold.assertHeld();
+    }).toThrow(LockNotHeldError);
+    expect(warnings.filter(({ lockName }) => lockName === lock.name)).toHaveLength(1);
   });
 
   it('remaining() counts down, and is 0 after the release', async () => {

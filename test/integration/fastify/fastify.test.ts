@@ -349,6 +349,19 @@ describe('a handler under a lock that answers by reply.send()', () => {
     },
   );
 
+  it('answers 500 if the handler resolves to a generator object, and frees the lock', async () => {
+    const app = Fastify();
+    apps.push(app);
+    await app.register(fastifyHoldfast, { redis: new MemoryRedis() });
+    app.get('/', { config: { lock: { name: 'report' } } }, function* () {
+      yield 'a';
+    });
+    const answer = await app.inject('/');
+    expect(answer.statusCode).toBe(500);
+    expect(answer.json()).toMatchObject({ message: 'the lock cannot be used' });
+    expect(app.holdfast.held()).toEqual([]);
+  });
+
   it('keeps the lock until a stream has been read', async () => {
     const app = Fastify();
     apps.push(app);

@@ -202,6 +202,22 @@ describe('a tick that the scheduler names', () => {
   });
 });
 
+describe('a task that resolves to a generator object, whose work would begin after the release', () => {
+  it.each([
+    ['whose ticks the scheduler names', {}],
+    ['whose ticks are taken over', { takeOver: true, wait: 10 * MINUTE_MS }],
+    ['whose ticks are known by their time', { lockAtLeastFor: MINUTE_MS }],
+  ])('%s: its scheduler is told, and the lock is free', async (_, options) => {
+    const rows = (function* () {
+      yield 1;
+    })();
+    const { client, onTick } = newProcess('a', options, () => rows);
+    expect(await rejectionOf(onTick('3:00'))).toMatchObject({ code: 'INVALID_OPTION' });
+    expect(client.held()).toEqual([]);
+    if ('takeOver' in options) expect(await client.getLock('nightly:3:00').isLocked()).toBe(false);
+  });
+});
+
 describe('a tick that is taken over', () => {
   const options = { takeOver: true, wait: 10 * MINUTE_MS };
 

@@ -1,6 +1,8 @@
 // holdfast/nestjs in apps on a server in memory: names of locks, options, clients, and tests without Redis.
 import { Controller, Inject, Injectable, Module, Scope, StreamableFile } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
+import { Readable } from 'node:stream';
+import { of } from 'rxjs';
 import { describe, expect, it, vi } from 'vitest';
 import {
   currentHold,
@@ -208,22 +210,27 @@ describe('a method under @Lock, when the lock is taken', () => {
   );
 
   it.each([
-    ['an Observable', { subscribe: () => undefined }],
-    ['a StreamableFile', new StreamableFile(Buffer.from('a'))],
-  ])('throws if it resolves to %s, whose work would run without the lock', async (_, result) => {
-    @Injectable()
-    class Files {
-      @Lock('a')
-      async read(): Promise<unknown> {
-        return await Promise.resolve(result);
+    ['an Observable', of('a'), 'an Observable'],
+    ['a StreamableFile', new StreamableFile(Buffer.from('a')), 'a stream'],
+    ['a stream', Readable.from('a'), 'a stream'],
+  ])(
+    'throws if it resolves to %s, whose work would run without the lock',
+    async (_, result, what) => {
+      @Injectable()
+      class Files {
+        @Lock('a')
+        async read(): Promise<unknown> {
+          return await Promise.resolve(result);
+        }
       }
-    }
-    const app = await appWith(Files);
-    await expect(app.get(Files).read()).rejects.toThrow(
-      '@Lock of Files.read: the method resolved to',
-    );
-    await app.close();
-  });
+      const app = await appWith(Files);
+      await expect(app.get(Files).read()).rejects.toThrow(
+        `lock "a" (Files.read): the function given to withLock() resolved to ${what}`,
+      );
+      if (result instanceof StreamableFile) expect(result.getStream().destroyed).toBe(true);
+      await app.close();
+    },
+  );
 
   it('keeps the errors of its own, also such of another lock', async () => {
     const error = new LockTimeoutError('of another lock');
