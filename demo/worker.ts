@@ -156,7 +156,7 @@ async function transfer(thinkMs: [number, number], hold?: Hold): Promise<void> {
   const number = await bank.transfer(async () => {
     await sleep(between(...thinkMs));
     await stopIfTold(false);
-    hold?.signal.throwIfAborted();
+    hold?.assertHeld();
     await stopIfTold(true);
   }, token);
   if (number !== undefined) tell({ type: 'transferred', number, atMs: monotonicMs() });
@@ -168,7 +168,7 @@ async function write(thinkMs: [number, number], hold?: Hold): Promise<void> {
   const number = await bank.transferInSteps(async () => {
     await sleep(between(...thinkMs));
     await stopIfTold(false);
-    hold?.signal.throwIfAborted();
+    hold?.assertHeld();
   }, linger);
   tell({ type: 'transferred', number, atMs: monotonicMs() });
 }

@@ -18,14 +18,16 @@ type Ending = 'destroy' | 'cancel' | 'abort' | 'return';
  * claim to have any method, and is passed on.
  */
 export function lateWorkOf(value: unknown): LateWork | undefined {
-  if (typeof value !== 'object' || value === null || types.isProxy(value)) return undefined;
+  if (!isObject(value)) return undefined;
   const prototype: unknown = Object.getPrototypeOf(value);
-  if (prototype === Object.prototype || prototype === Array.prototype) return undefined;
+  if (prototype === Object.prototype || prototype === Array.prototype || types.isProxy(value))
+    return undefined;
   if (types.isGeneratorObject(value)) return endedBy('return', value, 'a generator object');
   if (has(value, 'getReader')) return endedBy('cancel', value, 'a ReadableStream');
   if (has(value, 'getWriter')) return endedBy('abort', value, 'a WritableStream');
-  if (value instanceof TransformStream)
-    return endedBy('abort', value.writable, 'a TransformStream');
+  const { readable, writable } = value as { readable?: unknown; writable?: unknown };
+  if (isObject(readable) && isObject(writable) && has(readable, 'getReader'))
+    return endedBy('abort', writable, 'a TransformStream');
   if (!has(value, 'pipe')) return undefined;
   if (has(value, 'subscribe')) return { what: 'an Observable', end: () => undefined };
   return has(value, 'on') && isAtWork(value) ? endedBy('destroy', value, 'a stream') : undefined;
@@ -36,6 +38,10 @@ function endedBy(ending: Ending, value: object, what: string): LateWork {
     await (value as Partial<Record<Ending, () => unknown>>)[ending]?.();
   };
   return { what, end: () => void end().catch(() => undefined) };
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
 }
 
 function has(value: object, method: Method): boolean {

@@ -9,7 +9,7 @@ import {
   type Holdfast,
 } from '../../src/index.js';
 
-/** Calls `hold.signal.throwIfAborted()` right before it writes. */
+/** Calls `hold.assertHeld()` right before it writes. */
 type Transfer = (account: string, hold: Hold) => Promise<number>;
 
 export function bank(holdfast: Holdfast, transfer: Transfer): Express {

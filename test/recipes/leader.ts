@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FencedHold, Holdfast } from '../../src/index.js';
 
-/** Leads until `signal` aborts. Calls `hold.signal.throwIfAborted()` right before each decisive step. */
+/** Leads until `signal` aborts. Calls `hold.assertHeld()` right before each decisive step. */
 export type Lead = (hold: FencedHold, signal: AbortSignal) => Promise<void>;
 
 export async function standForElection(

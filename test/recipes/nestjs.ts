@@ -12,7 +12,7 @@ export class Orders {
   async ship(@Param('id', ParseIntPipe) id: number): Promise<object> {
     // Nobody else, in any process, ships this order now.
     const label = await this.print(id);
-    currentHold()?.signal.throwIfAborted(); // right before a decisive step
+    currentHold()?.assertHeld(); // right before a decisive step
     return { label, count: ++this.shippedCount };
   }
 

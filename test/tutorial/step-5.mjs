@@ -22,7 +22,7 @@ try {
 try {
   await account.withLock((hold) => {
     execSync('sleep 4'); // blocks this process for 4 s: no renewal is sent
-    hold.signal.throwIfAborted(); // right before the write
+    hold.assertHeld(); // right before the write
     console.log('never printed');
   });
 } catch (error) {

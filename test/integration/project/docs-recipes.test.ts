@@ -80,7 +80,7 @@ describe('the recipe for leader election', () => {
       terms++;
       await once(signal, 'abort');
       ends.push(signal.reason);
-      hold.signal.throwIfAborted();
+      hold.assertHeld();
     };
     const done = standForElection(holdfast, office, lead, stop.signal);
     try {

@@ -79,7 +79,7 @@ describe('the Express recipe, when the lock is lost meanwhile', () => {
       newClient({ keyPrefix: `${uniqueName('recipe')}:` }),
       (_, hold) => {
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_200);
-        hold.signal.throwIfAborted();
+        hold.assertHeld();
         isWritten = true;
         return Promise.resolve(5);
       },
