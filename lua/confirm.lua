@@ -27,14 +27,12 @@ elseif not count then
 end
 
 local ttlMs = redis.call('PTTL', lock)
-if isRelease and ttlMs <= leaseMs then
+if isRelease and ttlMs >= 0 and ttlMs <= leaseMs then
   return 'kept'
 end
 if count ~= '0' and not isRelease then
-  if ttlMs >= 0 then
-    -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-    redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
-  end
+  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+  redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
   return 'kept'
 end
 

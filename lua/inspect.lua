@@ -21,7 +21,8 @@ local fieldCount = redis.call('HLEN', lock)
 local capacity = fieldCount > 1 and redis.call('HGET', lock, 'capacity')
 local holders = {}
 local isCut = 0
-if capacity and redis.call('PTTL', lock) ~= -1 then
+-- include: has-holders
+if capacity and (redis.call('PTTL', lock) ~= -1 or hasHolders(lock)) then
   local live = redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', nowMs), '+inf', 'WITHSCORES', 'LIMIT', 0, most)
   for i = 1, #live, 2 do
     local weight = redis.call('HGET', lock, live[i])

@@ -19,7 +19,7 @@ end
 local ttlMs = redis.call('PTTL', lock)
 local newTtlMs = math.max(ttlMs, leaseMs)
 -- Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
-if ttlMs >= 0 and newTtlMs > 0 then
+if newTtlMs > 0 then
   redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs))
 end
 if count ~= holdCount then

@@ -16,9 +16,10 @@ local function remember(key)
   -- (A key of another type is no such memory, and is overwritten.)
   local knownMs = type(known) == 'string' and tonumber(known) or 0
   local ttlMs = redis.call('PTTL', key)
-  -- First: a full memory refuses what takes memory only before anything is written.
+  -- First: a full memory refuses what takes memory only before anything is written. A key without an end gets that of the longest lease.
   if ttlMs ~= -2 and ttlMs < leaseMs then
-    redis.call('PEXPIRE', key, lease)
+    local isLonger = ttlMs == -1 and knownMs > leaseMs
+    redis.call('PEXPIRE', key, isLonger and string.format('%.0f', math.min(knownMs, 2 ^ 52)) or lease)
   end
   local refused = knownMs < leaseMs and refusal('SET', key, lease, 'PX', lease)
   if refused and ttlMs > 0 then

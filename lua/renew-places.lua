@@ -31,7 +31,7 @@ local function atLeast(key)
   end
   isGtKnown = isGtKnown and type(prolonged) ~= 'table'
   local ttlMs = redis.call('PTTL', key)
-  if ttlMs >= 0 and (ttlMs < placeLeaseMs or not hasWritten) then
+  if ttlMs ~= -2 and (ttlMs < placeLeaseMs or not hasWritten) then
     redis.call('PEXPIRE', key, ttlMs > placeLeaseMs and string.format('%.0f', ttlMs) or placeLease)
     hasWritten = true
   end

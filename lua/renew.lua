@@ -17,9 +17,7 @@ local function prolong(lock, owner, count)
   local ttlMs = redis.call('PTTL', lock)
   -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
   -- already: WAIT asks replicas for what its own connection wrote last.
-  if ttlMs >= 0 then
-    redis.call('PEXPIRE', lock, ttlMs > leaseMs and string.format('%.0f', ttlMs) or lease)
-  end
+  redis.call('PEXPIRE', lock, ttlMs > leaseMs and string.format('%.0f', ttlMs) or lease)
   if count == '0' and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
     -- include: undo-lease
     redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it

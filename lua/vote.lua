@@ -47,8 +47,13 @@ end
 -- A vote that is not remembered must not count.
 if longestMs <= leaseMs then
   refused = refused or refusal('SET', longest, lease, 'PX', lease)
-elseif not refused and redis.call('PTTL', longest) < leaseMs then
-  refused = refusal('PEXPIRE', longest, lease)
+elseif not refused then
+  local memoryTtlMs = redis.call('PTTL', longest)
+  if memoryTtlMs < leaseMs then
+    -- Without an end, it gets that of the longest lease.
+    local lastMs = memoryTtlMs == -1 and string.format('%.0f', math.min(longestMs, 2 ^ 52)) or lease
+    refused = refusal('PEXPIRE', longest, lastMs)
+  end
 end
 if refused then
   if isFree then

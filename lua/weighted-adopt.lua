@@ -12,7 +12,7 @@
 local lock, leases, forced = unpack(KEYS)
 local owner, successor, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
--- include: now, ours, whole
+-- include: now, ours, whole, ttl-of
 local function weightOf(holder)
   local weight = ours('HGET', lock, holder)
   local endsAtMs = weight and tonumber(ours('ZSCORE', leases, holder))
@@ -31,7 +31,7 @@ redis.call('ZREM', leases, '')
 redis.call('HDEL', lock, '')
 -- Not shorter on a repeat: the successor may have extended its lease since.
 local endsAtMs = math.max(nowMs + leaseMs, isRepeat and tonumber(redis.call('ZSCORE', leases, successor)) or 0)
-local lastEndMs = whole(math.max(endsAtMs, nowMs + redis.call('PTTL', lock)))
+local lastEndMs = whole(math.max(endsAtMs, nowMs + ttlOf(lock, leases)))
 redis.call('PEXPIREAT', leases, lastEndMs)
 redis.call('PEXPIREAT', lock, lastEndMs)
 redis.call('ZADD', leases, whole(endsAtMs), successor)

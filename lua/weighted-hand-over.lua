@@ -27,7 +27,7 @@ local grants, publishGrant, isCounted = ARGV[5], ARGV[6], ARGV[7] == '1'
 local MOST, MOST_LOOKED_AT = 250, 16
 
 -- include: now, ours
--- include: refusal, whole, is-deaf
+-- include: refusal, whole, is-deaf, ttl-of, has-holders
 
 local function weightOf(field)
   return tonumber(string.match(field or '', '^%d+')) or 0
@@ -39,8 +39,8 @@ local capacity = tonumber(known[1])
 local holders = capacity and ours('ZRANGE', leases, 0, 1, 'WITHSCORES') or {}
 local hadHolders = holders[1] ~= nil
 local lockTtlMs = capacity and not hadHolders and redis.call('PTTL', lock)
-if lockTtlMs == -1 then
-  capacity = nil -- a hash without an end is somebody else's, whatever its fields are called
+if lockTtlMs == -1 and not hasHolders(lock) then
+  capacity = nil
 end
 local used = capacity and tonumber(known[2]) or 0
 local field = capacity and owner ~= '' and known[3] or nil
@@ -179,7 +179,7 @@ end
 -- When the first of the new holders lapses; and when the last lease of holders and of places in line ends: so long the keys live.
 local mustLast = not hadHolders or newEndMs ~= nil
 local firstEndMs = math.huge
-local lastEndMs = mustLast and nowMs + (lockTtlMs or redis.call('PTTL', lock)) or nowMs
+local lastEndMs = mustLast and nowMs + (lockTtlMs or ttlOf(lock, leases)) or nowMs
 for i = 1, #holders, 2 do
   if holders[i] ~= owner then
     firstEndMs = math.min(firstEndMs, tonumber(holders[i + 1]))

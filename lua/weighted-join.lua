@@ -29,7 +29,7 @@ local owner, weight, declared, leaseMs = ARGV[1], tonumber(ARGV[2]), tonumber(AR
 local placeLeaseMs, nonce, ticket, isFixed = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), ARGV[8]
 local isListening, listensAt, permitsTtlMs = ARGV[9], ARGV[10], ARGV[11]
 
--- include: now, whole, refusal
+-- include: now, whole, refusal, ttl-of
 
 local isReadWrite = declared == 2147483648
 local known = redis.call('HMGET', lock, 'capacity', 'used', owner)
@@ -37,8 +37,11 @@ local capacity = tonumber(known[1])
 local used = tonumber(known[2] or 0)
 local isNew = not capacity
 local lockTtlMs = redis.call('PTTL', lock)
+local isEndless = lockTtlMs == -1
 -- include: weighted-kind
-if isNew then
+if isEndless then
+  lockTtlMs = ttlOf(lock, leases)
+elseif isNew then
   -- The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
   lockTtlMs = redis.call('PTTL', line)
 end
@@ -108,7 +111,7 @@ if isFirst and not hasLapsed and used + weight <= capacity then
   mend()
   local lastEndMs = later(nowMs + leaseMs, lockTtlMs)
   redis.call('ZADD', leases, whole(nowMs + leaseMs), owner)
-  local mustLast = isNew or not holder[1] or leaseMs > lockTtlMs
+  local mustLast = isNew or isEndless or not holder[1] or leaseMs > lockTtlMs
   local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs)
     or refusal('HSET', lock, 'capacity', whole(capacity), 'used', whole(used + weight), owner, whole(weight))
   if refused then
@@ -179,7 +182,7 @@ end
 for _, key in ipairs({ line, places }) do
   refused = refused or refusal('PEXPIREAT', key, later(placeEndMs, lineTtlMs))
 end
-if isNew or nowMs + lockTtlMs < placeEndMs then
+if isNew or isEndless or nowMs + lockTtlMs < placeEndMs then
   for _, key in ipairs({ lock, leases }) do
     refused = refused or refusal('PEXPIREAT', key, later(placeEndMs, lockTtlMs))
   end

@@ -10,7 +10,7 @@
 -- a holder ends, or that of the first place; -2: now).
 local keys, owners, nonce, placeLeaseMs = KEYS, ARGV, ARGV[2], tonumber(ARGV[1])
 
--- include: now, ours
+-- include: now, ours, ttl-of
 local expiresAtMs = nowMs + placeLeaseMs
 local expiresAt = string.format('%.0f', expiresAtMs)
 
@@ -39,13 +39,13 @@ local IN_LINE = {}
 local isLasting = {}
 
 -- Before anything else is written: a place that lives no longer than its keys would be one without an end of its own.
-local function keep(lock, ...)
+local function keep(lock, leases, ...)
   if isLasting[lock] then
     return
   end
-  for _, key in ipairs({ lock, ... }) do
-    local ttlMs = redis.call('PTTL', key)
-    if ttlMs >= 0 then
+  for _, key in ipairs({ lock, leases, ... }) do
+    local ttlMs = ttlOf(key, leases)
+    if ttlMs ~= -2 then
       redis.call('PEXPIREAT', key, string.format('%.0f', math.max(expiresAtMs, nowMs + ttlMs)))
     end
   end

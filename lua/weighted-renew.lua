@@ -8,7 +8,7 @@
 -- Returns for each 'kept', or how it was lost: 'forced', or 'deleted' (also when it lapsed).
 local keys, owners, leaseMs = KEYS, ARGV, tonumber(ARGV[1])
 
--- include: now, ours
+-- include: now, ours, ttl-of
 local leaseEndMs = nowMs + leaseMs
 
 -- Whose keys live long enough: a client has many holders of one lock.
@@ -18,7 +18,7 @@ local function prolong(lock, leases, owner, weight, endsAtMs)
   if not isLasting[lock] then
     -- First: a full memory refuses what takes memory only before anything is written. And even if they end later already: WAIT asks
     -- replicas for what its own connection wrote last. (Keys that live longer than their last lease harm nobody.)
-    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + redis.call('PTTL', lock)))
+    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + ttlOf(lock, leases)))
     redis.call('PEXPIREAT', leases, lastEndMs)
     redis.call('PEXPIREAT', lock, lastEndMs)
     isLasting[lock] = true

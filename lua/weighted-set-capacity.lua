@@ -11,8 +11,11 @@ local lock, permits = unpack(KEYS)
 local capacity, permitsTtlMs = ARGV[1], ARGV[2]
 
 local former = redis.call('HGET', lock, 'capacity')
--- A hash without an end is somebody else's, whatever its fields are called.
-local isForeign = former and redis.call('PTTL', lock) == -1 or not former and redis.call('EXISTS', lock) == 1
+-- include: has-holders
+local isForeign = redis.call('EXISTS', lock) == 1
+if former then
+  isForeign = redis.call('PTTL', lock) == -1 and not hasHolders(lock)
+end
 if isForeign or former == '2147483648' then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a semaphore')
 end

@@ -240,8 +240,11 @@ function listing(locks: readonly Inspection[], now: Date = new Date()): string[]
   return [styled('bold', head), ...lines];
 }
 
+/** Of a lock that has lost its expiry. */
+const NO_EXPIRY = 'without expiry';
+
 function leaseOf({ leaseLeftMs }: InspectedOwner): string {
-  return leaseLeftMs === -1 ? 'no end' : inWords(leaseLeftMs);
+  return leaseLeftMs === -1 ? NO_EXPIRY : inWords(leaseLeftMs);
 }
 
 function waitersOf({ waiters, waitingClients, isCut }: Inspection): string {
@@ -269,7 +272,8 @@ function portrait(lock: Inspection, now: Date): string[] {
         '    perhaps nobody is inside: its client keeps it for its next caller, until another client wants it',
       );
     lines.push(`    client ${holder.clientId}`);
-    lines.push(`    ${sinceOf(holder, now)}, lease left ${leaseOf(holder)}`);
+    const lease = holder.leaseLeftMs === -1 ? NO_EXPIRY : `lease left ${leaseOf(holder)}`;
+    lines.push(`    ${sinceOf(holder, now)}, ${lease}`);
   }
   for (const [index, waiter] of waiters.entries()) {
     const place = `${String(index + 1)}.`.padEnd(4);

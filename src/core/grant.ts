@@ -27,6 +27,7 @@ import {
   type Keeping,
   type KeepReply,
   later,
+  leaseUntil,
   leftMs,
   mayBeKept,
   type NextWaiter,
@@ -523,7 +524,9 @@ export class Grant implements KeepableGrant, Due {
       if (this.isReleased) return;
       if (this.isShared && !isShared) throw upgradeRefused(this.lock.name);
       const { lockWatchdogTimeoutMs } = this.#session;
-      const wantedMs = this.#keeping ? Math.max(leaseMs, lockWatchdogTimeoutMs) : leaseMs;
+      // Not less than this process relies on: a lock that has lost its expiry gets exactly this lease.
+      const leastMs = Math.max(leaseMs, leaseUntil(this.#deadline));
+      const wantedMs = this.#keeping ? Math.max(leastMs, lockWatchdogTimeoutMs) : leastMs;
       this.#stopKeeping(); // this command sets a count, which says that somebody is inside
       const holdCount = Math.max(this.holdCount + more, 1);
       const sentAt = await this.#setCount(holdCount, wantedMs, waitLimit, isShared);

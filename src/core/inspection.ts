@@ -27,6 +27,9 @@ const KEPT = -1;
 /** The permits of a read-write lock, all of which a writer takes. */
 const READ_WRITE_CAPACITY = 2 ** 31;
 
+/** An owner of a client, also of Redisson: a client id that ends with twelve hex digits, and a number. */
+const OF_A_CLIENT = /-[0-9a-f]{12}:-?\d+$/;
+
 /** Hashes that stand beside locks. */
 const BESIDES = /^holdfast_(places|forced_owners):/;
 
@@ -87,8 +90,10 @@ async function lookIfLock(
 ): Promise<Inspection | undefined> {
   try {
     const found = await look(server, new LockKeys(server.keyPrefix + name), name, limit);
-    // A lock has an end: without one, it is some other hash that looks like a lock.
-    const isLock = found?.holders.every(({ leaseLeftMs }) => leaseLeftMs !== -1) ?? false;
+    // A lock may have lost its expiry. But an owner such as "user:7" without expiry is rather a field of some other hash.
+    const isOurs = ({ leaseLeftMs, ownerId }: InspectedHolder): boolean =>
+      leaseLeftMs !== -1 || OF_A_CLIENT.test(ownerId);
+    const isLock = found?.holders.every(isOurs) ?? false;
     return isLock ? found : undefined;
   } catch (error) {
     if (failureKind(error) === 'conflict') return undefined;

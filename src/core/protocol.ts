@@ -527,6 +527,11 @@ export function leftMs(deadline: Deadline, at?: Instant): number {
   return deadline.usableMs - elapsedMs(deadline.since, at);
 }
 
+/** The lease, in whole milliseconds, that a server must set now so that the deadline holds. */
+export function leaseUntil(deadline: Deadline): number {
+  return Math.ceil((leftMs(deadline) + 2) / 0.99);
+}
+
 /** The earlier of two deadlines. */
 export function earlier(one: Deadline, other: Deadline): Deadline {
   return later(one, other) === one ? other : one;

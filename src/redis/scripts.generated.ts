@@ -155,7 +155,7 @@ return token or isKept and 2 or 1
   },
   confirm: {
     name: 'confirm',
-    sha1: '99ba0b3325a9cc89626fad17fed544b6e7fad98c',
+    sha1: '20379ff3586e20cd8f7f11bac65f3e6dee2d7851',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or releases
 -- a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends.
 -- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
@@ -200,14 +200,12 @@ elseif not count then
 end
 
 local ttlMs = redis.call('PTTL', lock)
-if isRelease and ttlMs <= leaseMs then
+if isRelease and ttlMs >= 0 and ttlMs <= leaseMs then
   return 'kept'
 end
 if count ~= '0' and not isRelease then
-  if ttlMs >= 0 then
-    -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-    redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
-  end
+  -- Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+  redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)))
   return 'kept'
 end
 
@@ -656,7 +654,7 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
   },
   inspect: {
     name: 'inspect',
-    sha1: 'd1723d43fe57a7454cc6283c482dde166dbfbfa2',
+    sha1: 'bbaaf53bf3dfeb5c2cec80035c207918f9bc91d8',
     source: `-- What a lock of any kind is, who holds it and who waits in its line. For people: it walks both, but at most \`most\` of each.
 --
 -- KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with a "?" until it is confirmed
@@ -682,7 +680,21 @@ local fieldCount = redis.call('HLEN', lock)
 local capacity = fieldCount > 1 and redis.call('HGET', lock, 'capacity')
 local holders = {}
 local isCut = 0
-if capacity and redis.call('PTTL', lock) ~= -1 then
+-- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+-- Without holders it is somebody else's, whatever its fields are called.
+local function hasHolders(lock)
+  local isFound = false
+  local fields = redis.call('HGETALL', lock)
+  for i = 1, #fields, 2 do
+    if string.match(fields[i], '^.+:%-?%d+$') then
+      isFound = true
+    elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
+      return false
+    end
+  end
+  return isFound
+end
+if capacity and (redis.call('PTTL', lock) ~= -1 or hasHolders(lock)) then
   local live = redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', nowMs), '+inf', 'WITHSCORES', 'LIMIT', 0, most)
   for i = 1, #live, 2 do
     local weight = redis.call('HGET', lock, live[i])
@@ -991,7 +1003,7 @@ return setToken(counter, token, rememberMs) or 1
   },
   reenter: {
     name: 'reenter',
-    sha1: '666ad9be070df230a69a04bf00f222ee29a8040e',
+    sha1: '62426ecb8acfe5109ec802fe1ffe72a6b7aed546',
     source: `-- Sets the hold count of a lock that its owner must still hold, and makes the lease end no earlier than a given time from now. Serves
 -- nested acquisitions and releases (which set no lease), extensions, and the question how a lock was lost. Safe to send twice and to arrive
 -- late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed never taken.
@@ -1028,7 +1040,7 @@ end
 local ttlMs = redis.call('PTTL', lock)
 local newTtlMs = math.max(ttlMs, leaseMs)
 -- Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
-if ttlMs >= 0 and newTtlMs > 0 then
+if newTtlMs > 0 then
   redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs))
 end
 if count ~= holdCount then
@@ -1177,7 +1189,7 @@ return type(told) == 'table' and told.err or 1 + told
   },
   remember: {
     name: 'remember',
-    sha1: 'ac6e2583504729c2c3155493e38c3c6b5f035dcd',
+    sha1: '7ef1ed9f66ca30a13f35b6aa3690d217799d4383',
     source: `-- Makes a master remember the lease that it is asked for, for many Redlocks at once: sent together with a renewal, an extension or a nested
 -- acquisition. (For a new Redlock vote.lua does that.) Safe to send twice and to arrive late: the memory is only ever made longer.
 --
@@ -1200,9 +1212,10 @@ local function remember(key)
   -- (A key of another type is no such memory, and is overwritten.)
   local knownMs = type(known) == 'string' and tonumber(known) or 0
   local ttlMs = redis.call('PTTL', key)
-  -- First: a full memory refuses what takes memory only before anything is written.
+  -- First: a full memory refuses what takes memory only before anything is written. A key without an end gets that of the longest lease.
   if ttlMs ~= -2 and ttlMs < leaseMs then
-    redis.call('PEXPIRE', key, lease)
+    local isLonger = ttlMs == -1 and knownMs > leaseMs
+    redis.call('PEXPIRE', key, isLonger and string.format('%.0f', math.min(knownMs, 2 ^ 52)) or lease)
   end
   local refused = knownMs < leaseMs and refusal('SET', key, lease, 'PX', lease)
   if refused and ttlMs > 0 then
@@ -1222,7 +1235,7 @@ return #longest
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: 'af36f49a2f92f6a51d778be63f0f52f429d55d5e',
+    sha1: '13964996a1ae6b797dc0b422c4faf468105c7e74',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was handed over to one of
 -- the owners, who may not have heard of it, is kept for as long as its place would have been.
@@ -1266,7 +1279,7 @@ local function atLeast(key)
   end
   isGtKnown = isGtKnown and type(prolonged) ~= 'table'
   local ttlMs = redis.call('PTTL', key)
-  if ttlMs >= 0 and (ttlMs < placeLeaseMs or not hasWritten) then
+  if ttlMs ~= -2 and (ttlMs < placeLeaseMs or not hasWritten) then
     redis.call('PEXPIRE', key, ttlMs > placeLeaseMs and string.format('%.0f', ttlMs) or placeLease)
     hasWritten = true
   end
@@ -1334,7 +1347,7 @@ return answers
   },
   renew: {
     name: 'renew',
-    sha1: '11f1d0a26f38fa2401f1f0ad9051fef0086334c5',
+    sha1: '5ebc9025e1f11f61a828d3b2816f100f85a35226',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a lock that was
 -- handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
@@ -1362,9 +1375,7 @@ local function prolong(lock, owner, count)
   local ttlMs = redis.call('PTTL', lock)
   -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
   -- already: WAIT asks replicas for what its own connection wrote last.
-  if ttlMs >= 0 then
-    redis.call('PEXPIRE', lock, ttlMs > leaseMs and string.format('%.0f', ttlMs) or lease)
-  end
+  redis.call('PEXPIRE', lock, ttlMs > leaseMs and string.format('%.0f', ttlMs) or lease)
   if count == '0' and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
     -- The lease ends when it would have ended before.
     if ttlMs > 0 then
@@ -1411,7 +1422,7 @@ return areAllKept and 'kept' or answers
   },
   vote: {
     name: 'vote',
-    sha1: '868cc999ee4bcdd667141a8dbe9bbec9b4454059',
+    sha1: 'b1689642db7976f6e140ee3857dc388ed25411c8',
     source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Either way the master remembers for how long it was asked to
 -- keep it, to tell others after a master has restarted empty. Of a fenced lock it says what a token must be at least; raise-token.lua
 -- writes one. Safe to send twice: the owner is fresh for every election. To find it in the lock means that this very command ran before and
@@ -1502,8 +1513,13 @@ end
 -- A vote that is not remembered must not count.
 if longestMs <= leaseMs then
   refused = refused or refusal('SET', longest, lease, 'PX', lease)
-elseif not refused and redis.call('PTTL', longest) < leaseMs then
-  refused = refusal('PEXPIRE', longest, lease)
+elseif not refused then
+  local memoryTtlMs = redis.call('PTTL', longest)
+  if memoryTtlMs < leaseMs then
+    -- Without an end, it gets that of the longest lease.
+    local lastMs = memoryTtlMs == -1 and string.format('%.0f', math.min(longestMs, 2 ^ 52)) or lease
+    refused = refusal('PEXPIRE', longest, lastMs)
+  end
 end
 if refused then
   if isFree then
@@ -1557,7 +1573,7 @@ return owners
   },
   weightedAdopt: {
     name: 'weighted-adopt',
-    sha1: '88a1e23429cc0abfc09172e6475b6b626b4868a3',
+    sha1: '43817c97ffdf03b76793402153226e762c00d7ad',
     source: `-- Passes what an owner has of a weighted lock to another owner, of another process. Its permits stay taken all the time.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 --
@@ -1588,6 +1604,16 @@ end
 local function whole(number)
   return string.format('%.0f', number)
 end
+-- How much longer a key of a weighted lock lives, in ms (-2: there is none). A key that has lost its end gets that of the last lease.
+local function ttlOf(key, leases)
+  local ttlMs = redis.call('PTTL', key)
+  if ttlMs ~= -1 then
+    return ttlMs
+  end
+  -- pcall: a key of another type has no leases.
+  local last = redis.pcall('ZRANGE', leases, -1, -1, 'WITHSCORES')[2]
+  return math.max(tonumber(last or 0) - nowMs, 0)
+end
 local function weightOf(holder)
   local weight = ours('HGET', lock, holder)
   local endsAtMs = weight and tonumber(ours('ZSCORE', leases, holder))
@@ -1606,7 +1632,7 @@ redis.call('ZREM', leases, '')
 redis.call('HDEL', lock, '')
 -- Not shorter on a repeat: the successor may have extended its lease since.
 local endsAtMs = math.max(nowMs + leaseMs, isRepeat and tonumber(redis.call('ZSCORE', leases, successor)) or 0)
-local lastEndMs = whole(math.max(endsAtMs, nowMs + redis.call('PTTL', lock)))
+local lastEndMs = whole(math.max(endsAtMs, nowMs + ttlOf(lock, leases)))
 redis.call('PEXPIREAT', leases, lastEndMs)
 redis.call('PEXPIREAT', lock, lastEndMs)
 redis.call('ZADD', leases, whole(endsAtMs), successor)
@@ -1624,7 +1650,7 @@ return 'done'
   },
   weightedForce: {
     name: 'weighted-force',
-    sha1: 'd574859dbb35589c1876cacaebef1cd42349e3d1',
+    sha1: '2d23909c05931f2f7f0d7313d6fdd1e95ca797ce',
     source: `-- Puts out the holders of a read-write lock that have so many permits, and leaves word for them. The sender then lets in the next in line.
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
 --
@@ -1655,9 +1681,22 @@ local isReadWrite = true
 local known = redis.call('HMGET', lock, 'capacity', 'used')
 local capacity = tonumber(known[1])
 local lockTtlMs = capacity and 0 or redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
--- the same number.
-if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
+-- A read-write lock has more permits than any semaphore, and always the same number.
+-- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+-- Without holders it is somebody else's, whatever its fields are called.
+local function hasHolders(lock)
+  local isFound = false
+  local fields = redis.call('HGETALL', lock)
+  for i = 1, #fields, 2 do
+    if string.match(fields[i], '^.+:%-?%d+$') then
+      isFound = true
+    elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
+      return false
+    end
+  end
+  return isFound
+end
+if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1 and not hasHolders(lock)) then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 elseif capacity and (capacity == 2147483648) ~= isReadWrite then
   return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
@@ -1719,7 +1758,7 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: 'fbb34e16f11ea5bb61e15acf4394274df1e34a7b',
+    sha1: 'e500909cdaac1f5cbec8d21b349755a2d426e085',
     source: `-- Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
 -- an owner that keeps them, or of one that has released them and keeps others out until it ends. Then lets in waiters in the order of the line,
 -- until one does not fit. Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again
@@ -1780,6 +1819,30 @@ local function isDeaf(listensAt)
   end
   return isGone[listensAt]
 end
+-- How much longer a key of a weighted lock lives, in ms (-2: there is none). A key that has lost its end gets that of the last lease.
+local function ttlOf(key, leases)
+  local ttlMs = redis.call('PTTL', key)
+  if ttlMs ~= -1 then
+    return ttlMs
+  end
+  -- pcall: a key of another type has no leases.
+  local last = redis.pcall('ZRANGE', leases, -1, -1, 'WITHSCORES')[2]
+  return math.max(tonumber(last or 0) - nowMs, 0)
+end
+-- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+-- Without holders it is somebody else's, whatever its fields are called.
+local function hasHolders(lock)
+  local isFound = false
+  local fields = redis.call('HGETALL', lock)
+  for i = 1, #fields, 2 do
+    if string.match(fields[i], '^.+:%-?%d+$') then
+      isFound = true
+    elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
+      return false
+    end
+  end
+  return isFound
+end
 
 local function weightOf(field)
   return tonumber(string.match(field or '', '^%d+')) or 0
@@ -1791,8 +1854,8 @@ local capacity = tonumber(known[1])
 local holders = capacity and ours('ZRANGE', leases, 0, 1, 'WITHSCORES') or {}
 local hadHolders = holders[1] ~= nil
 local lockTtlMs = capacity and not hadHolders and redis.call('PTTL', lock)
-if lockTtlMs == -1 then
-  capacity = nil -- a hash without an end is somebody else's, whatever its fields are called
+if lockTtlMs == -1 and not hasHolders(lock) then
+  capacity = nil
 end
 local used = capacity and tonumber(known[2]) or 0
 local field = capacity and owner ~= '' and known[3] or nil
@@ -1931,7 +1994,7 @@ end
 -- When the first of the new holders lapses; and when the last lease of holders and of places in line ends: so long the keys live.
 local mustLast = not hadHolders or newEndMs ~= nil
 local firstEndMs = math.huge
-local lastEndMs = mustLast and nowMs + (lockTtlMs or redis.call('PTTL', lock)) or nowMs
+local lastEndMs = mustLast and nowMs + (lockTtlMs or ttlOf(lock, leases)) or nowMs
 for i = 1, #holders, 2 do
   if holders[i] ~= owner then
     firstEndMs = math.min(firstEndMs, tonumber(holders[i + 1]))
@@ -2047,7 +2110,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: '7c28cd09a937faf404824ad5e4069df5fd533c12',
+    sha1: '24cd7142d1b1fc8d3893d69d59c971adaa521a99',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place in it).
 -- Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
 -- that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
@@ -2091,6 +2154,16 @@ local function refusal(...)
   local reply = redis.pcall(...)
   return type(reply) == 'table' and reply.err and reply or nil
 end
+-- How much longer a key of a weighted lock lives, in ms (-2: there is none). A key that has lost its end gets that of the last lease.
+local function ttlOf(key, leases)
+  local ttlMs = redis.call('PTTL', key)
+  if ttlMs ~= -1 then
+    return ttlMs
+  end
+  -- pcall: a key of another type has no leases.
+  local last = redis.pcall('ZRANGE', leases, -1, -1, 'WITHSCORES')[2]
+  return math.max(tonumber(last or 0) - nowMs, 0)
+end
 
 local isReadWrite = declared == 2147483648
 local known = redis.call('HMGET', lock, 'capacity', 'used', owner)
@@ -2098,14 +2171,30 @@ local capacity = tonumber(known[1])
 local used = tonumber(known[2] or 0)
 local isNew = not capacity
 local lockTtlMs = redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
--- the same number.
-if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
+local isEndless = lockTtlMs == -1
+-- A read-write lock has more permits than any semaphore, and always the same number.
+-- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+-- Without holders it is somebody else's, whatever its fields are called.
+local function hasHolders(lock)
+  local isFound = false
+  local fields = redis.call('HGETALL', lock)
+  for i = 1, #fields, 2 do
+    if string.match(fields[i], '^.+:%-?%d+$') then
+      isFound = true
+    elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
+      return false
+    end
+  end
+  return isFound
+end
+if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1 and not hasHolders(lock)) then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 elseif capacity and (capacity == 2147483648) ~= isReadWrite then
   return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
 end
-if isNew then
+if isEndless then
+  lockTtlMs = ttlOf(lock, leases)
+elseif isNew then
   -- The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
   lockTtlMs = redis.call('PTTL', line)
 end
@@ -2175,7 +2264,7 @@ if isFirst and not hasLapsed and used + weight <= capacity then
   mend()
   local lastEndMs = later(nowMs + leaseMs, lockTtlMs)
   redis.call('ZADD', leases, whole(nowMs + leaseMs), owner)
-  local mustLast = isNew or not holder[1] or leaseMs > lockTtlMs
+  local mustLast = isNew or isEndless or not holder[1] or leaseMs > lockTtlMs
   local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs)
     or refusal('HSET', lock, 'capacity', whole(capacity), 'used', whole(used + weight), owner, whole(weight))
   if refused then
@@ -2255,7 +2344,7 @@ end
 for _, key in ipairs({ line, places }) do
   refused = refused or refusal('PEXPIREAT', key, later(placeEndMs, lineTtlMs))
 end
-if isNew or nowMs + lockTtlMs < placeEndMs then
+if isNew or isEndless or nowMs + lockTtlMs < placeEndMs then
   for _, key in ipairs({ lock, leases }) do
     refused = refused or refusal('PEXPIREAT', key, later(placeEndMs, lockTtlMs))
   end
@@ -2280,7 +2369,7 @@ return answer({ inTheWay, lookMs, whole(ticket) })
   },
   weightedLast: {
     name: 'weighted-last',
-    sha1: '5fcfe48240cc92bbd77f27e372d03b554bc83249',
+    sha1: '091620d5ae11d5e058573f9e2142d12816130f33',
     source: `-- The holder that keeps a read-write lock for longest: whether there is one, and until when the lock is held.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
@@ -2292,9 +2381,22 @@ local lock, leases = unpack(KEYS)
 local isReadWrite = true
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
 local lockTtlMs = redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
--- the same number.
-if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
+-- A read-write lock has more permits than any semaphore, and always the same number.
+-- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+-- Without holders it is somebody else's, whatever its fields are called.
+local function hasHolders(lock)
+  local isFound = false
+  local fields = redis.call('HGETALL', lock)
+  for i = 1, #fields, 2 do
+    if string.match(fields[i], '^.+:%-?%d+$') then
+      isFound = true
+    elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
+      return false
+    end
+  end
+  return isFound
+end
+if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1 and not hasHolders(lock)) then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 elseif capacity and (capacity == 2147483648) ~= isReadWrite then
   return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
@@ -2313,7 +2415,7 @@ return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
   },
   weightedLook: {
     name: 'weighted-look',
-    sha1: '23d84d8845903c289cab2fc8b598bb6d68a90352',
+    sha1: '39d407fb776b3d2fb3562eabfd477bd255f05fcc',
     source: `-- How many permits a weighted lock has, the owners that hold them, and those that wait in line, in order. For debugging: it walks them all.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
@@ -2335,9 +2437,22 @@ local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local isReadWrite = declared == 2147483648
 local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
 local lockTtlMs = redis.call('PTTL', lock)
--- A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
--- the same number.
-if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1) then
+-- A read-write lock has more permits than any semaphore, and always the same number.
+-- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+-- Without holders it is somebody else's, whatever its fields are called.
+local function hasHolders(lock)
+  local isFound = false
+  local fields = redis.call('HGETALL', lock)
+  for i = 1, #fields, 2 do
+    if string.match(fields[i], '^.+:%-?%d+$') then
+      isFound = true
+    elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
+      return false
+    end
+  end
+  return isFound
+end
+if lockTtlMs ~= -2 and (not capacity or lockTtlMs == -1 and not hasHolders(lock)) then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock')
 elseif capacity and (capacity == 2147483648) ~= isReadWrite then
   return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore')
@@ -2372,7 +2487,7 @@ return { tonumber(capacity), holders, waiters }
   },
   weightedRenewPlaces: {
     name: 'weighted-renew-places',
-    sha1: '1d88872ec9e3afe8c1d236eadd6fd3171da4ff60',
+    sha1: '6b7628d11b7d1714c4357ba747ef10410122682d',
     source: `-- Renews places in line for weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The permits
 -- of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
@@ -2396,6 +2511,16 @@ local function ours(...)
     return not string.find(reply.err, 'WRONGTYPE', 1, true) and redis.call(...)
   end
   return reply
+end
+-- How much longer a key of a weighted lock lives, in ms (-2: there is none). A key that has lost its end gets that of the last lease.
+local function ttlOf(key, leases)
+  local ttlMs = redis.call('PTTL', key)
+  if ttlMs ~= -1 then
+    return ttlMs
+  end
+  -- pcall: a key of another type has no leases.
+  local last = redis.pcall('ZRANGE', leases, -1, -1, 'WITHSCORES')[2]
+  return math.max(tonumber(last or 0) - nowMs, 0)
 end
 local expiresAtMs = nowMs + placeLeaseMs
 local expiresAt = string.format('%.0f', expiresAtMs)
@@ -2425,13 +2550,13 @@ local IN_LINE = {}
 local isLasting = {}
 
 -- Before anything else is written: a place that lives no longer than its keys would be one without an end of its own.
-local function keep(lock, ...)
+local function keep(lock, leases, ...)
   if isLasting[lock] then
     return
   end
-  for _, key in ipairs({ lock, ... }) do
-    local ttlMs = redis.call('PTTL', key)
-    if ttlMs >= 0 then
+  for _, key in ipairs({ lock, leases, ... }) do
+    local ttlMs = ttlOf(key, leases)
+    if ttlMs ~= -2 then
       redis.call('PEXPIREAT', key, string.format('%.0f', math.max(expiresAtMs, nowMs + ttlMs)))
     end
   end
@@ -2483,7 +2608,7 @@ return answers
   },
   weightedRenew: {
     name: 'weighted-renew',
-    sha1: 'd17a60770ce390444fb200b3eb105fb5c75d9c45',
+    sha1: 'f042ea01bd76c5d2161f762a17bcbfc20ab7a122',
     source: `-- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the "?" from
 -- the weight: its holder relies on it now, so no confirmation may shorten it.
@@ -2506,6 +2631,16 @@ local function ours(...)
   end
   return reply
 end
+-- How much longer a key of a weighted lock lives, in ms (-2: there is none). A key that has lost its end gets that of the last lease.
+local function ttlOf(key, leases)
+  local ttlMs = redis.call('PTTL', key)
+  if ttlMs ~= -1 then
+    return ttlMs
+  end
+  -- pcall: a key of another type has no leases.
+  local last = redis.pcall('ZRANGE', leases, -1, -1, 'WITHSCORES')[2]
+  return math.max(tonumber(last or 0) - nowMs, 0)
+end
 local leaseEndMs = nowMs + leaseMs
 
 -- Whose keys live long enough: a client has many holders of one lock.
@@ -2515,7 +2650,7 @@ local function prolong(lock, leases, owner, weight, endsAtMs)
   if not isLasting[lock] then
     -- First: a full memory refuses what takes memory only before anything is written. And even if they end later already: WAIT asks
     -- replicas for what its own connection wrote last. (Keys that live longer than their last lease harm nobody.)
-    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + redis.call('PTTL', lock)))
+    local lastEndMs = string.format('%.0f', math.max(leaseEndMs, nowMs + ttlOf(lock, leases)))
     redis.call('PEXPIREAT', leases, lastEndMs)
     redis.call('PEXPIREAT', lock, lastEndMs)
     isLasting[lock] = true
@@ -2555,7 +2690,7 @@ return answers
   },
   weightedSetCapacity: {
     name: 'weighted-set-capacity',
-    sha1: 'ab2c6b5b502e7cdf27f05b8bf4e295c2cc25fdfe',
+    sha1: '19e56974fad947cdd666a849bf9bee24d493df7c',
     source: `-- Sets how many permits a weighted lock has, whatever is declared. No holder is put out. The sender then lets in the next in line.
 -- Safe to send twice: it is a target.
 --
@@ -2569,8 +2704,24 @@ local lock, permits = unpack(KEYS)
 local capacity, permitsTtlMs = ARGV[1], ARGV[2]
 
 local former = redis.call('HGET', lock, 'capacity')
--- A hash without an end is somebody else's, whatever its fields are called.
-local isForeign = former and redis.call('PTTL', lock) == -1 or not former and redis.call('EXISTS', lock) == 1
+-- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+-- Without holders it is somebody else's, whatever its fields are called.
+local function hasHolders(lock)
+  local isFound = false
+  local fields = redis.call('HGETALL', lock)
+  for i = 1, #fields, 2 do
+    if string.match(fields[i], '^.+:%-?%d+$') then
+      isFound = true
+    elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
+      return false
+    end
+  end
+  return isFound
+end
+local isForeign = redis.call('EXISTS', lock) == 1
+if former then
+  isForeign = redis.call('PTTL', lock) == -1 and not hasHolders(lock)
+end
 if isForeign or former == '2147483648' then
   return redis.error_reply('KEYCONFLICT the hash at this key is not a semaphore')
 end

@@ -41,6 +41,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
 
   PEXPIREAT: (keys, key, atMs) => Number(keys.end(key, integer(atMs))),
 
+  /** (No script sends it: so keys lose their end by somebody else.) */
+  PERSIST: (keys, key) =>
+    Number((keys.entry(key)?.untilMs ?? Infinity) < Infinity && keys.end(key, Infinity)),
+
   TIME: ({ nowUs }) => [String(Math.floor(nowUs / 1e6)), String(nowUs % 1e6)],
 
   GET: (keys, key) => keys.text(key) ?? null,

@@ -247,14 +247,12 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   }
 
   const ttlMs = redis.call('PTTL', lock);
-  if (lua.truthy(isRelease) && lua.compare(ttlMs, '<=', leaseMs)) {
+  if (lua.truthy(isRelease) && lua.compare(ttlMs, '>=', 0) && lua.compare(ttlMs, '<=', leaseMs)) {
     return 'kept';
   }
   if (count !== '0' && !lua.truthy(isRelease)) {
-    if (lua.compare(ttlMs, '>=', 0)) {
-      // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
-      redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)));
-    }
+    // Written even if it ends later already: WAIT asks replicas for what its own connection wrote last.
+    redis.call('PEXPIRE', lock, string.format('%.0f', math.max(ttlMs, leaseMs)));
     return 'kept';
   }
 
@@ -882,7 +880,21 @@ function inspect(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const capacity = lua.compare(fieldCount, '>', 1) && redis.call('HGET', lock, 'capacity');
   let holders: Value = lua.list();
   let isCut: Value = 0;
-  if (lua.truthy(capacity) && redis.call('PTTL', lock) !== -1) {
+  // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+  // Without holders it is somebody else's, whatever its fields are called.
+  function hasHolders(lock?: Value): Value {
+    let isFound: Value = false;
+    const fields = redis.call('HGETALL', lock);
+    for (const i of lua.range(1, lua.length(fields), 2)) {
+      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+        isFound = true;
+      } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
+        return false;
+      }
+    }
+    return isFound;
+  }
+  if (lua.truthy(capacity) && (redis.call('PTTL', lock) !== -1 || lua.truthy(hasHolders(lock)))) {
     const live = redis.call(
       'ZRANGEBYSCORE',
       leases,
@@ -1331,7 +1343,7 @@ function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const ttlMs = redis.call('PTTL', lock);
   const newTtlMs = math.max(ttlMs, leaseMs);
   // Also if the lease stays, and first: a full memory refuses what takes memory only before anything is written.
-  if (lua.compare(ttlMs, '>=', 0) && newTtlMs > 0) {
+  if (newTtlMs > 0) {
     redis.call('PEXPIRE', lock, string.format('%.0f', newTtlMs));
   }
   if (count !== holdCount) {
@@ -1550,9 +1562,14 @@ function remember(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     // (A key of another type is no such memory, and is overwritten.)
     const knownMs = lua.or(type(known) === 'string' && tonumber(known), () => 0);
     const ttlMs = redis.call('PTTL', key);
-    // First: a full memory refuses what takes memory only before anything is written.
+    // First: a full memory refuses what takes memory only before anything is written. A key without an end gets that of the longest lease.
     if (ttlMs !== -2 && lua.compare(ttlMs, '<', leaseMs)) {
-      redis.call('PEXPIRE', key, lease);
+      const isLonger = ttlMs === -1 && lua.compare(knownMs, '>', leaseMs);
+      redis.call(
+        'PEXPIRE',
+        key,
+        isLonger ? string.format('%.0f', math.min(knownMs, 2 ** 52)) : lease,
+      );
     }
     const refused = lua.compare(knownMs, '<', leaseMs) && refusal('SET', key, lease, 'PX', lease);
     if (lua.truthy(refused) && lua.compare(ttlMs, '>', 0)) {
@@ -1619,10 +1636,7 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     isGtKnown = lua.and(isGtKnown, () => type(prolonged) !== 'table');
     let ttlMs: Value = redis.call('PTTL', key);
-    if (
-      lua.compare(ttlMs, '>=', 0) &&
-      (lua.compare(ttlMs, '<', placeLeaseMs) || !lua.truthy(hasWritten))
-    ) {
+    if (ttlMs !== -2 && (lua.compare(ttlMs, '<', placeLeaseMs) || !lua.truthy(hasWritten))) {
       redis.call(
         'PEXPIRE',
         key,
@@ -1748,13 +1762,11 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     const ttlMs = redis.call('PTTL', lock);
     // Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
     // already: WAIT asks replicas for what its own connection wrote last.
-    if (lua.compare(ttlMs, '>=', 0)) {
-      redis.call(
-        'PEXPIRE',
-        lock,
-        lua.compare(ttlMs, '>', leaseMs) ? string.format('%.0f', ttlMs) : lease,
-      );
-    }
+    redis.call(
+      'PEXPIRE',
+      lock,
+      lua.compare(ttlMs, '>', leaseMs) ? string.format('%.0f', ttlMs) : lease,
+    );
     if (count === '0' && type(redis.pcall('HSET', lock, owner, 1)) === 'table') {
       // The lease ends when it would have ended before.
       if (lua.compare(ttlMs, '>', 0)) {
@@ -1915,8 +1927,14 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // A vote that is not remembered must not count.
   if (lua.compare(longestMs, '<=', leaseMs)) {
     refused = lua.or(refused, () => refusal('SET', longest, lease, 'PX', lease));
-  } else if (!lua.truthy(refused) && lua.compare(redis.call('PTTL', longest), '<', leaseMs)) {
-    refused = refusal('PEXPIRE', longest, lease);
+  } else if (!lua.truthy(refused)) {
+    const memoryTtlMs = redis.call('PTTL', longest);
+    if (lua.compare(memoryTtlMs, '<', leaseMs)) {
+      // Without an end, it gets that of the longest lease.
+      const lastMs =
+        memoryTtlMs === -1 ? string.format('%.0f', math.min(longestMs, 2 ** 52)) : lease;
+      refused = refusal('PEXPIRE', longest, lastMs);
+    }
   }
   if (lua.truthy(refused)) {
     if (isFree) {
@@ -2006,6 +2024,16 @@ function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   function whole(number?: Value): Value {
     return string.format('%.0f', number);
   }
+  // How much longer a key of a weighted lock lives, in ms (-2: there is none). A key that has lost its end gets that of the last lease.
+  function ttlOf(key?: Value, leases?: Value): Value {
+    const ttlMs = redis.call('PTTL', key);
+    if (ttlMs !== -1) {
+      return ttlMs;
+    }
+    // pcall: a key of another type has no leases.
+    const last = lua.get(redis.pcall('ZRANGE', leases, -1, -1, 'WITHSCORES'), 2);
+    return math.max(lua.num(tonumber(lua.or(last, () => 0))) - nowMs, 0);
+  }
   function weightOf(holder?: Value): Value {
     const weight = ours('HGET', lock, holder);
     const endsAtMs = lua.and(weight, () => tonumber(ours('ZSCORE', leases, holder)));
@@ -2033,7 +2061,7 @@ function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       () => 0,
     ),
   );
-  const lastEndMs = whole(math.max(endsAtMs, nowMs + lua.num(redis.call('PTTL', lock))));
+  const lastEndMs = whole(math.max(endsAtMs, nowMs + lua.num(ttlOf(lock, leases))));
   redis.call('PEXPIREAT', leases, lastEndMs);
   redis.call('PEXPIREAT', lock, lastEndMs);
   redis.call('ZADD', leases, whole(endsAtMs), successor);
@@ -2085,9 +2113,25 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const known = redis.call('HMGET', lock, 'capacity', 'used');
   const capacity = tonumber(lua.get(known, 1));
   const lockTtlMs = lua.truthy(capacity) ? 0 : redis.call('PTTL', lock);
-  // A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
-  // the same number.
-  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
+  // A read-write lock has more permits than any semaphore, and always the same number.
+  // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+  // Without holders it is somebody else's, whatever its fields are called.
+  function hasHolders(lock?: Value): Value {
+    let isFound: Value = false;
+    const fields = redis.call('HGETALL', lock);
+    for (const i of lua.range(1, lua.length(fields), 2)) {
+      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+        isFound = true;
+      } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
+        return false;
+      }
+    }
+    return isFound;
+  }
+  if (
+    lockTtlMs !== -2 &&
+    (!lua.truthy(capacity) || (lockTtlMs === -1 && !lua.truthy(hasHolders(lock))))
+  ) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
   } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
     return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
@@ -2242,6 +2286,30 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return lua.get(isGone, listensAt);
   }
+  // How much longer a key of a weighted lock lives, in ms (-2: there is none). A key that has lost its end gets that of the last lease.
+  function ttlOf(key?: Value, leases?: Value): Value {
+    const ttlMs = redis.call('PTTL', key);
+    if (ttlMs !== -1) {
+      return ttlMs;
+    }
+    // pcall: a key of another type has no leases.
+    const last = lua.get(redis.pcall('ZRANGE', leases, -1, -1, 'WITHSCORES'), 2);
+    return math.max(lua.num(tonumber(lua.or(last, () => 0))) - nowMs, 0);
+  }
+  // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+  // Without holders it is somebody else's, whatever its fields are called.
+  function hasHolders(lock?: Value): Value {
+    let isFound: Value = false;
+    let fields: Value = redis.call('HGETALL', lock);
+    for (const i of lua.range(1, lua.length(fields), 2)) {
+      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+        isFound = true;
+      } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
+        return false;
+      }
+    }
+    return isFound;
+  }
 
   function weightOf(field?: Value): Value {
     return lua.or(
@@ -2267,8 +2335,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.and(capacity, () => !hadHolders),
     () => redis.call('PTTL', lock),
   );
-  if (lockTtlMs === -1) {
-    // a hash without an end is somebody else's, whatever its fields are called
+  if (lockTtlMs === -1 && !lua.truthy(hasHolders(lock))) {
     capacity = undefined;
   }
   let used: Value = lua.or(
@@ -2459,7 +2526,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const mustLast = !hadHolders || newEndMs !== undefined;
   let firstEndMs: Value = math.huge;
   let lastEndMs: Value = mustLast
-    ? nowMs + lua.num(lua.or(lockTtlMs, () => redis.call('PTTL', lock)))
+    ? nowMs + lua.num(lua.or(lockTtlMs, () => ttlOf(lock, leases)))
     : nowMs;
   for (const i of lua.range(1, lua.length(holders), 2)) {
     if (lua.get(holders, i) !== owner) {
@@ -2662,6 +2729,16 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       () => undefined,
     );
   }
+  // How much longer a key of a weighted lock lives, in ms (-2: there is none). A key that has lost its end gets that of the last lease.
+  function ttlOf(key?: Value, leases?: Value): Value {
+    const ttlMs = redis.call('PTTL', key);
+    if (ttlMs !== -1) {
+      return ttlMs;
+    }
+    // pcall: a key of another type has no leases.
+    const last = lua.get(redis.pcall('ZRANGE', leases, -1, -1, 'WITHSCORES'), 2);
+    return math.max(lua.num(tonumber(lua.or(last, () => 0))) - nowMs, 0);
+  }
 
   const isReadWrite = declared === 2147483648;
   const known = redis.call('HMGET', lock, 'capacity', 'used', owner);
@@ -2669,14 +2746,33 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   let used: Value = tonumber(lua.or(lua.get(known, 2), () => 0));
   let isNew: Value = !lua.truthy(capacity);
   let lockTtlMs: Value = redis.call('PTTL', lock);
-  // A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
-  // the same number.
-  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
+  const isEndless = lockTtlMs === -1;
+  // A read-write lock has more permits than any semaphore, and always the same number.
+  // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+  // Without holders it is somebody else's, whatever its fields are called.
+  function hasHolders(lock?: Value): Value {
+    let isFound: Value = false;
+    const fields = redis.call('HGETALL', lock);
+    for (const i of lua.range(1, lua.length(fields), 2)) {
+      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+        isFound = true;
+      } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
+        return false;
+      }
+    }
+    return isFound;
+  }
+  if (
+    lockTtlMs !== -2 &&
+    (!lua.truthy(capacity) || (lockTtlMs === -1 && !lua.truthy(hasHolders(lock))))
+  ) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
   } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
     return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
   }
-  if (lua.truthy(isNew)) {
+  if (isEndless) {
+    lockTtlMs = ttlOf(lock, leases);
+  } else if (lua.truthy(isNew)) {
     // The lock lives as long as its last lease, of holders and of places in line. (Asked before anything is written.)
     lockTtlMs = redis.call('PTTL', line);
   }
@@ -2765,7 +2861,10 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     const lastEndMs = later(nowMs + lua.num(leaseMs), lockTtlMs);
     redis.call('ZADD', leases, whole(nowMs + lua.num(leaseMs)), owner);
     const mustLast = lua.or(
-      lua.or(isNew, () => !lua.truthy(lua.get(holder, 1))),
+      lua.or(
+        lua.or(isNew, () => isEndless),
+        () => !lua.truthy(lua.get(holder, 1)),
+      ),
       () => lua.compare(leaseMs, '>', lockTtlMs),
     );
     let refused: Value = lua.or(
@@ -2889,7 +2988,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   for (const [, key] of ipairs(lua.list(line, places))) {
     refused = lua.or(refused, () => refusal('PEXPIREAT', key, later(placeEndMs, lineTtlMs)));
   }
-  if (lua.truthy(isNew) || lua.compare(nowMs + lua.num(lockTtlMs), '<', placeEndMs)) {
+  if (lua.truthy(isNew) || isEndless || lua.compare(nowMs + lua.num(lockTtlMs), '<', placeEndMs)) {
     for (const [, key] of ipairs(lua.list(lock, leases))) {
       refused = lua.or(refused, () => refusal('PEXPIREAT', key, later(placeEndMs, lockTtlMs)));
     }
@@ -2925,9 +3024,25 @@ function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const isReadWrite = true;
   const capacity = tonumber(redis.call('HGET', lock, 'capacity'));
   const lockTtlMs = redis.call('PTTL', lock);
-  // A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
-  // the same number.
-  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
+  // A read-write lock has more permits than any semaphore, and always the same number.
+  // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+  // Without holders it is somebody else's, whatever its fields are called.
+  function hasHolders(lock?: Value): Value {
+    let isFound: Value = false;
+    const fields = redis.call('HGETALL', lock);
+    for (const i of lua.range(1, lua.length(fields), 2)) {
+      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+        isFound = true;
+      } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
+        return false;
+      }
+    }
+    return isFound;
+  }
+  if (
+    lockTtlMs !== -2 &&
+    (!lua.truthy(capacity) || (lockTtlMs === -1 && !lua.truthy(hasHolders(lock))))
+  ) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
   } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
     return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
@@ -2969,9 +3084,25 @@ function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const isReadWrite = declared === 2147483648;
   let capacity: Value = tonumber(redis.call('HGET', lock, 'capacity'));
   const lockTtlMs = redis.call('PTTL', lock);
-  // A hash without an end is somebody else's, whatever its fields are called. A read-write lock has more permits than any semaphore, and always
-  // the same number.
-  if (lockTtlMs !== -2 && (!lua.truthy(capacity) || lockTtlMs === -1)) {
+  // A read-write lock has more permits than any semaphore, and always the same number.
+  // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+  // Without holders it is somebody else's, whatever its fields are called.
+  function hasHolders(lock?: Value): Value {
+    let isFound: Value = false;
+    const fields = redis.call('HGETALL', lock);
+    for (const i of lua.range(1, lua.length(fields), 2)) {
+      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+        isFound = true;
+      } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
+        return false;
+      }
+    }
+    return isFound;
+  }
+  if (
+    lockTtlMs !== -2 &&
+    (!lua.truthy(capacity) || (lockTtlMs === -1 && !lua.truthy(hasHolders(lock))))
+  ) {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a weighted lock');
   } else if (lua.truthy(capacity) && (capacity === 2147483648) !== isReadWrite) {
     return redis.error_reply('KEYCONFLICT one is a read-write lock, the other a semaphore');
@@ -3049,6 +3180,16 @@ function weightedRenewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return reply;
   }
+  // How much longer a key of a weighted lock lives, in ms (-2: there is none). A key that has lost its end gets that of the last lease.
+  function ttlOf(key?: Value, leases?: Value): Value {
+    const ttlMs = redis.call('PTTL', key);
+    if (ttlMs !== -1) {
+      return ttlMs;
+    }
+    // pcall: a key of another type has no leases.
+    const last = lua.get(redis.pcall('ZRANGE', leases, -1, -1, 'WITHSCORES'), 2);
+    return math.max(lua.num(tonumber(lua.or(last, () => 0))) - nowMs, 0);
+  }
   const expiresAtMs = nowMs + lua.num(placeLeaseMs);
   const expiresAt = string.format('%.0f', expiresAtMs);
 
@@ -3084,13 +3225,13 @@ function weightedRenewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const isLasting = lua.list();
 
   // Before anything else is written: a place that lives no longer than its keys would be one without an end of its own.
-  function keep(lock?: Value, ...varargs: Value[]): void {
+  function keep(lock?: Value, leases?: Value, ...varargs: Value[]): void {
     if (lua.truthy(lua.get(isLasting, lock))) {
       return;
     }
-    for (const [, key] of ipairs(lua.list(lock, ...varargs))) {
-      const ttlMs = redis.call('PTTL', key);
-      if (lua.compare(ttlMs, '>=', 0)) {
+    for (const [, key] of ipairs(lua.list(lock, leases, ...varargs))) {
+      const ttlMs = ttlOf(key, leases);
+      if (ttlMs !== -2) {
         redis.call(
           'PEXPIREAT',
           key,
@@ -3209,6 +3350,16 @@ function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return reply;
   }
+  // How much longer a key of a weighted lock lives, in ms (-2: there is none). A key that has lost its end gets that of the last lease.
+  function ttlOf(key?: Value, leases?: Value): Value {
+    const ttlMs = redis.call('PTTL', key);
+    if (ttlMs !== -1) {
+      return ttlMs;
+    }
+    // pcall: a key of another type has no leases.
+    const last = lua.get(redis.pcall('ZRANGE', leases, -1, -1, 'WITHSCORES'), 2);
+    return math.max(lua.num(tonumber(lua.or(last, () => 0))) - nowMs, 0);
+  }
   const leaseEndMs = nowMs + lua.num(leaseMs);
 
   // Whose keys live long enough: a client has many holders of one lock.
@@ -3226,7 +3377,7 @@ function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       // replicas for what its own connection wrote last. (Keys that live longer than their last lease harm nobody.)
       const lastEndMs = string.format(
         '%.0f',
-        math.max(leaseEndMs, nowMs + lua.num(redis.call('PTTL', lock))),
+        math.max(leaseEndMs, nowMs + lua.num(ttlOf(lock, leases))),
       );
       redis.call('PEXPIREAT', leases, lastEndMs);
       redis.call('PEXPIREAT', lock, lastEndMs);
@@ -3294,11 +3445,24 @@ function weightedSetCapacity(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const [capacity, permitsTtlMs] = [lua.get(ARGV, 1), lua.get(ARGV, 2)];
 
   const former = redis.call('HGET', lock, 'capacity');
-  // A hash without an end is somebody else's, whatever its fields are called.
-  const isForeign = lua.or(
-    lua.and(former, () => redis.call('PTTL', lock) === -1),
-    () => !lua.truthy(former) && redis.call('EXISTS', lock) === 1,
-  );
+  // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
+  // Without holders it is somebody else's, whatever its fields are called.
+  function hasHolders(lock?: Value): Value {
+    let isFound: Value = false;
+    const fields = redis.call('HGETALL', lock);
+    for (const i of lua.range(1, lua.length(fields), 2)) {
+      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+        isFound = true;
+      } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
+        return false;
+      }
+    }
+    return isFound;
+  }
+  let isForeign: Value = redis.call('EXISTS', lock) === 1;
+  if (lua.truthy(former)) {
+    isForeign = redis.call('PTTL', lock) === -1 && !lua.truthy(hasHolders(lock));
+  }
   if (lua.truthy(isForeign) || former === '2147483648') {
     return redis.error_reply('KEYCONFLICT the hash at this key is not a semaphore');
   }

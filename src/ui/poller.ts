@@ -28,7 +28,7 @@ interface Row extends Omit<Inspection, 'holders' | 'waiters'> {
 
 interface RowOwner extends Omit<InspectedHolder, 'since' | 'leaseLeftMs'> {
   readonly sinceMs?: number;
-  /** Left out: the lease has no end. */
+  /** Left out: the lock has no expiry. */
   readonly endsAtMs?: number;
 }
 

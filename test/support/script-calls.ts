@@ -114,6 +114,7 @@ function foreignCommand(random: Random, { nowMs }: Past): string[] {
   return oneOf(random, [
     [6, () => ['DEL', key]],
     [3, () => ['PEXPIRE', key, random.pick(['500', '5000', '0'])]],
+    [4, () => ['PERSIST', random.chance(0.5) ? key : lock]],
     [2, () => ['SET', key, random.pick(odd)]],
     [2, () => ['HSET', key, random.pick(['x', owner]), random.pick(['0', '1', '-1', '1?', 'x'])]],
     [2, () => ['ZADD', key, random.pick(['1', '-1', '1.5']), owner]],

@@ -115,6 +115,17 @@ describe('ls, show and force', () => {
     expect((await holdfast('show', name, '--json')).out).toBe('null\n');
   });
 
+  it('show a lock without expiry, and force frees it', async () => {
+    const ownerId = 'web-1-4711-0123456789ab:1795708800123000';
+    await redis.hset(name, ownerId, 1);
+    const listed = await holdfast('ls', name);
+    expect(listed.out).toMatch(new RegExp(`^${name} +lock +${ownerId} .* without expiry +-$`, 'm'));
+    expect((await holdfast('show', name)).out).toMatch(/by its client's clock, without expiry$/m);
+    expect(await holdfast('force', name, '--yes')).toMatchObject({ code: 0 });
+    expect(await redis.exists(name)).toBe(0);
+    await redis.del(`holdfast_forced:{${name}}`);
+  });
+
   it('show a lock that its client keeps, and force takes it from there', async () => {
     // Kept for longer than a slow machine takes to start three processes.
     await using keeper = newClient({ lockWatchdogTimeout: 180_000, clientId: 'keeper' });
