@@ -3,7 +3,7 @@
 
 import { type Clock, PROCESS_CLOCK, type Timer } from '../runtime/clock.js';
 import { QuorumError } from '../api/errors.js';
-import { failureKind } from '../redis/failure.js';
+import { failureKind, isOutcomeUnknown } from '../redis/failure.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import { idOf, type Removable } from './protocol.js';
 import { Undecided } from './retry.js';
@@ -76,7 +76,7 @@ export class Cleanup {
         if (hasLeft) remove();
       },
       (error: unknown) => {
-        if (failureKind(error) === 'unanswered') remove();
+        if (isOutcomeUnknown(error)) remove();
       },
     );
     this.expect(removal);

@@ -3,7 +3,7 @@
 
 import type { KeyInTheWay } from './protocol.js';
 import { HoldfastError } from '../api/errors.js';
-import { failureKind, NodeGoneError } from '../redis/failure.js';
+import { failureKind, isOutcomeUnknown, NodeGoneError } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
 import type { Surroundings } from '../redis/session.js';
 import { type BackOff, backOffMs, PROCESS_RANDOM } from '../runtime/clock.js';
@@ -50,7 +50,8 @@ export async function retry<T>(
         throw keyConflict(lock.name, found, error);
       }
       const isGone = error instanceof NodeGoneError && waitLimit.isSingleAttempt && !isRepeat;
-      if (kind === 'denied' || kind === 'defect' || isGone) throw refused(lock.name, error);
+      if (kind === 'denied' || kind === 'defect' || kind === 'strange' || isGone)
+        throw refused(lock.name, error);
       lastError = error as Error;
       connection.refusals?.heard(error);
     }
@@ -64,7 +65,7 @@ function pauseMs(attempt: number, lastError: Error, { surroundings }: Asked): nu
 
 /** Whether a command that failed may have run. */
 export function mayHaveRun(error: unknown): boolean {
-  return error instanceof Undecided ? error.mayHaveRun : failureKind(error) === 'unanswered';
+  return error instanceof Undecided ? error.mayHaveRun : isOutcomeUnknown(error);
 }
 
 // The answers of several servers allow no decision; a later attempt may.

@@ -23,6 +23,7 @@ import {
 import { infoField, UNKNOWN_SERVER, type ServerFacts } from './greeting.js';
 import { Outage, Reconnecting, Refusals, type Way } from './reconnecting.js';
 import { textOf, type Argument, type Library, type Sender, type Target } from './port.js';
+import { reading } from './replies.js';
 import { Replicated, type ReplicatedOptions } from './replicas.js';
 import type { Script } from './scripts.generated.js';
 import { Sentinels, SentinelSession } from './sentinel.js';
@@ -243,15 +244,16 @@ export class RedisClient {
     sender?: Sender,
   ): Promise<T> {
     this.#sendPostponed();
+    const readChecked = reading(script, keys, args, read);
     const parts = [script.sha1 as Argument, keys.length].concat(keys, args);
     const otherwise = (error: Error): Promise<T> | undefined => {
       const isInFull = parts[0] === script.source;
       if (isInFull || !isUnknownScript(error)) return denied(error, script, keys);
       assertWanted(limit);
       parts[0] = script.source;
-      return this.#commands.ask('eval', parts, read, otherwise, sender);
+      return this.#commands.ask('eval', parts, readChecked, otherwise, sender);
     };
-    return this.#commands.ask('evalsha', parts, read, otherwise, sender);
+    return this.#commands.ask('evalsha', parts, readChecked, otherwise, sender);
   }
 
   /** Whether the effects of some scripts count only when replicas have acknowledged them. */
@@ -269,7 +271,12 @@ export class RedisClient {
     limit: TimeLimit = NO_LIMIT,
   ): Promise<T> {
     return this.#replicated
-      ? this.#replicated.run({ script, keys, args }, read, isEffect, limit)
+      ? this.#replicated.run(
+          { script, keys, args },
+          reading(script, keys, args, read),
+          isEffect,
+          limit,
+        )
       : this.run(script, keys, args, read, limit);
   }
 

@@ -9,6 +9,7 @@ export type FailureKind =
   | 'transient' // the server refused for now (loading, read-only, out of memory …)
   | 'denied' // the server will refuse until somebody changes the credentials or the ACL
   | 'conflict' // the key holds something that is not a lock
+  | 'strange' // a reply that the script never gives; the command may or may not have run
   | 'defect'; // any other error reply
 
 /** Before Redis 7 an error inside a script comes wrapped in these words. */
@@ -54,6 +55,11 @@ export class LostError extends Error {
   }
 }
 
+/** A reply that the script never gives: not Redis answers, or a reply to another command. */
+export class StrangeReplyError extends Error {
+  override readonly name = 'StrangeReplyError';
+}
+
 /** An error in the server's own words. */
 export function replyError(words: string, options?: ErrorOptions): Error {
   return Object.assign(new Error(words, options), { name: 'ReplyError' });
@@ -67,11 +73,18 @@ export function isReply(error: unknown): error is Error {
 export function failureKind(error: unknown): FailureKind {
   if (error instanceof UnsentError) return 'unsent';
   if (error instanceof RefusedError) return 'denied';
+  if (error instanceof StrangeReplyError) return 'strange';
   if (!isReply(error)) return 'unanswered';
   const words = wordsOf(error);
   if (TRANSIENT.test(words)) return 'transient';
   if (DENIED.test(words)) return 'denied';
   return CONFLICT.test(words) ? 'conflict' : 'defect';
+}
+
+/** Whether a command that failed may have run. */
+export function isOutcomeUnknown(error: unknown): boolean {
+  const kind = failureKind(error);
+  return kind === 'unanswered' || kind === 'strange';
 }
 
 /** Whether a command for many locks may have been refused because of some of them. (What is refused for now is refused for all alike.) */

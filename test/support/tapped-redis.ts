@@ -146,10 +146,11 @@ export class TappedRedis implements LibrarySource {
 
   async #answer(name: string, reply: unknown): Promise<unknown> {
     await this.#held.get(name);
+    if (!this.#replaced.has(name)) return reply;
     const replaced = this.#replaced.get(name);
     this.#replaced.delete(name);
     if (replaced instanceof Error) throw replaced;
-    return replaced ?? reply;
+    return replaced;
   }
 }
 

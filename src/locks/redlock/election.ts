@@ -5,7 +5,7 @@
 import { deadlineOf, type HeldReply, leftMs } from '../../core/protocol.js';
 import { type NodeAnswer, QuorumError, type SeenHolder } from '../../api/errors.js';
 import { type Clock, type Instant, now } from '../../runtime/clock.js';
-import { describe, failureKind, isReply } from '../../redis/failure.js';
+import { describe, failureKind, isOutcomeUnknown, isReply } from '../../redis/failure.js';
 import type { Master, VoteReply } from './master.js';
 import { guarded, type RequiredUptime, type RestartGuard } from './restart-guard.js';
 
@@ -387,7 +387,7 @@ export function values<T>(answers: readonly Answer<T>[]): T[] {
 export function mayHaveRun(answer: Answer<unknown>): boolean {
   if (answer?.kind === 'answered') return answer.value !== false;
   if (answer?.kind === 'skipped') return false;
-  return answer?.error === undefined || failureKind(answer.error) === 'unanswered';
+  return answer?.error === undefined || isOutcomeUnknown(answer.error);
 }
 
 /**
@@ -401,7 +401,7 @@ export function refusalOfMany(
   const refusals = answers.flatMap((answer) => {
     if (answer?.kind !== 'unreachable' || !(answer.error instanceof Error)) return [];
     const kind = failureKind(answer.error);
-    return kind === 'conflict' || kind === 'denied' || kind === 'defect' ? [answer.error] : [];
+    return ['conflict', 'denied', 'defect', 'strange'].includes(kind) ? [answer.error] : [];
   });
   return refusals.length > tolerated ? refusals[0] : undefined;
 }

@@ -12,7 +12,7 @@ import {
   UnsentError,
 } from '../../../src/redis/failure.js';
 
-const replies: Record<Exclude<FailureKind, 'unsent' | 'unanswered'>, string[]> = {
+const replies: Record<Exclude<FailureKind, 'unsent' | 'unanswered' | 'strange'>, string[]> = {
   transient: [
     'LOADING Redis is loading the dataset in memory',
     "READONLY You can't write against a read only replica.",
