@@ -4,11 +4,11 @@ import { CommandError, EXIT, print, type Verb } from './command.js';
 
 /** The commands that every client needs. */
 const COMMANDS: readonly string[] =
-  `ping info script|load evalsha eval subscribe unsubscribe publish pubsub|numsub
+  `ping info evalsha eval subscribe unsubscribe publish pubsub|numsub
 exists get set del pttl pexpire pexpireat time hget hgetall hmget hset hdel hexists hlen
 zadd zrem zrange zrangebyscore zscore type`.split(/\s/);
 
-/** Those that a client of a cluster needs besides; it loads no scripts. */
+/** Those that a client of a cluster needs besides. */
 const CLUSTER_COMMANDS: readonly string[] =
   'cluster|slots asking ssubscribe sunsubscribe spublish pubsub|shardnumsub'.split(' ');
 
@@ -17,7 +17,7 @@ export function commandsFor(what: {
   replicas?: boolean;
   look?: boolean;
 }): string[] {
-  const commands = COMMANDS.filter((command) => !what.isCluster || command !== 'script|load');
+  const commands = [...COMMANDS];
   if (what.isCluster) commands.push(...CLUSTER_COMMANDS);
   if (what.replicas) commands.push('wait');
   if (what.look) commands.push('scan');

@@ -211,10 +211,9 @@ async function permissions(redis: Patient): Promise<Finding> {
     string,
     string,
   ];
-  const loaded = await redis.ask('script', 'load', 'return 1');
   const forms: Readonly<Record<string, readonly string[]>> = {
     ...{ ping: [], info: ['server'], time: [], eval: ['return 1', '1', key] },
-    evalsha: [typeof loaded === 'string' ? loaded : '0'.repeat(40), '1', key],
+    evalsha: ['0'.repeat(40), '1', key],
     publish: [`redisson_lock__channel:{${key}}`, '0'],
     'pubsub|numsub': [`redisson_lock__channel:{${key}}`],
     ...{ exists: [key], type: [key], set: [key, '1', 'PX', '2000'], get: [key], pttl: [key] },
@@ -227,7 +226,6 @@ async function permissions(redis: Patient): Promise<Finding> {
   };
   const missing: string[] = [];
   const { isCluster } = redis.client;
-  if (loaded === undefined && !isCluster) missing.push('script|load');
   for (const name of commandsFor({ isCluster, look: true })) {
     const form = forms[name];
     if (!form) continue; // subscriptions, which the wake-up checks

@@ -29,6 +29,7 @@ import type { Script } from './scripts.generated.js';
 import { Sentinels, SentinelSession } from './sentinel.js';
 import type { Session, Surroundings } from './session.js';
 import { SLOT_COUNT, slotOf, tagOf } from './keys.js';
+import { isUploading, uploading } from './uploads.js';
 import { Wire } from './wire.js';
 
 /** How many keys one step of SCAN looks at: the server is busy for a millisecond or two. */
@@ -232,8 +233,8 @@ export class RedisClient {
   }
 
   /**
-   * Runs a script once: by EVALSHA, or by EVAL if the server did not know it, unless the limit is over by then. `sender` may be one
-   * cluster node.
+   * Runs a script once: by EVALSHA, or, if the server did not know it, by EVAL or behind another call's EVAL, unless the limit is over by
+   * then. `sender` may be one cluster node.
    */
   run<T>(
     script: Script,
@@ -246,12 +247,18 @@ export class RedisClient {
     this.#sendPostponed();
     const readChecked = reading(script, keys, args, read);
     const parts = [script.sha1 as Argument, keys.length].concat(keys, args);
+    let isBehind = false;
     const otherwise = (error: Error): Promise<T> | undefined => {
       const isInFull = parts[0] === script.source;
       if (isInFull || !isUnknownScript(error)) return denied(error, script, keys);
       assertWanted(limit);
+      const at = sender ?? this.senderFor(keys[0] ?? '');
+      if (!isBehind && isUploading(at, script)) {
+        isBehind = true;
+        return this.#commands.ask('evalsha', parts, readChecked, otherwise, sender);
+      }
       parts[0] = script.source;
-      return this.#commands.ask('eval', parts, readChecked, otherwise, sender);
+      return uploading(at, script, this.#commands.ask('eval', parts, readChecked, otherwise, sender));
     };
     return this.#commands.ask('evalsha', parts, readChecked, otherwise, sender);
   }

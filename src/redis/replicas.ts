@@ -19,6 +19,7 @@ import {
 import type { Argument, Sender } from './port.js';
 import type { Reconnecting } from './reconnecting.js';
 import type { Script } from './scripts.generated.js';
+import { isUploading, uploading } from './uploads.js';
 
 /** How many redirections of one command are followed. */
 const MAX_REDIRECTIONS = 5;
@@ -81,7 +82,8 @@ export class Replicated {
     isNeeded: (reply: T) => boolean,
     limit: TimeLimit,
   ): Promise<T> {
-    let isKnown = true;
+    let isInFull = false;
+    let isBehind = false; // another call's upload
     let askedNode: Node | undefined;
     for (let redirections = 0; ; redirections++) {
       const { session } = this.#commands;
@@ -92,17 +94,19 @@ export class Replicated {
         throw new UnsentError('the node that has the key is not known');
       }
       const send = (): Promise<T> => {
-        const parts = [isKnown ? script.sha1 : script.source, keys.length, ...keys, ...args];
-        const sender = askedNode?.asking ?? node;
-        return this.#commands.ask(isKnown ? 'evalsha' : 'eval', parts, read, undefined, sender);
+        const parts = [isInFull ? script.source : script.sha1, keys.length, ...keys, ...args];
+        const command = isInFull ? 'eval' : 'evalsha';
+        const sent = this.#commands.ask(command, parts, read, undefined, askedNode?.asking ?? node);
+        return isInFull ? uploading(node, script, sent) : sent;
       };
       try {
         return await this.#acknowledged(node, send, isNeeded, limit);
       } catch (error) {
         const to = redirections < MAX_REDIRECTIONS ? redirectionOf(error) : undefined;
-        if (isKnown && isUnknownScript(error)) {
+        if (!isInFull && isUnknownScript(error)) {
           assertWanted(limit);
-          isKnown = false;
+          isInFull = isBehind || !isUploading(node, script);
+          isBehind = true;
         } else if (to && cluster && node instanceof Node) {
           cluster.learnFrom(error as Error, node.address);
           const at = cluster.reachedAt(to.address, node.address);

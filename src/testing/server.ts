@@ -31,6 +31,8 @@ export interface ServerOptions {
 /** A day: a Redlock would not trust a server that has just started. */
 const INITIAL_AGE_MS = 86_400_000;
 
+const UNKNOWN_SCRIPT: Reply = { err: 'NOSCRIPT No matching script. Please use EVAL.' };
+
 type ScriptName = keyof typeof scripts;
 
 /** The scripts, by hash and by source. */
@@ -43,8 +45,8 @@ export class MemoryServer {
   readonly name: string;
   readonly #replicaCount: number;
   readonly #peers = new Set<Peer>();
-  /** The hashes of the scripts that the server knows. */
-  readonly #known = new Set<string>();
+  /** The hashes of the scripts that the server knows: all, until it restarts, as of a server that has been in use. */
+  readonly #known = new Set(Object.values(scripts).map(({ sha1 }) => sha1));
   readonly #keys: Keyspace;
   readonly #random: () => number;
   #runId: string;
@@ -101,7 +103,7 @@ export class MemoryServer {
       return;
     }
     const reply = this.#execute(peer, name, args);
-    if (this.#lostReplies > 0 && name.startsWith('EVAL')) {
+    if (this.#lostReplies > 0 && name.startsWith('EVAL') && reply !== UNKNOWN_SCRIPT) {
       this.#lostReplies--;
       this.#hangUp(peer);
     } else answer(reply);
@@ -186,13 +188,10 @@ export class MemoryServer {
         return first === '0' ? OK : { err: 'ERR DB index is out of range' };
       case 'INFO':
         return this.#info();
-      case 'SCRIPT': // LOAD
-        return this.#learn(rest[0]).sha1;
       case 'EVAL':
         return this.#runScript(this.#learn(first).name, rest);
       case 'EVALSHA':
-        if (!this.#known.has(first))
-          return { err: 'NOSCRIPT No matching script. Please use EVAL.' };
+        if (!this.#known.has(first)) return UNKNOWN_SCRIPT;
         return this.#runScript(this.#learn(first).name, rest);
       case 'SUBSCRIBE':
       case 'SSUBSCRIBE':

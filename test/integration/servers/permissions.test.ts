@@ -35,10 +35,10 @@ const PLACES = {
   server: {
     rules: documentedPermissions('server', PREFIX).filter((rule) => !rule.startsWith('>')),
     /**
-     * Permissions that are optional: the client finds out the server's version otherwise, sends scripts in full, notices a dead waiter
-     * later, omits from a KeyConflictError what is there, and takes the refusal of a PING as an answer.
+     * Permissions that are optional: the client finds out the server's version otherwise, notices a dead waiter later, omits from a
+     * KeyConflictError what is there, and takes the refusal of a PING as an answer.
      */
-    dispensable: ['info', 'script|load', 'pubsub|numsub', 'type', 'ping'],
+    dispensable: ['info', 'pubsub|numsub', 'type', 'ping'],
     async start(): Promise<Place> {
       const server = await startRedis();
       const admin = new Redis(server.url);
@@ -165,10 +165,9 @@ describe.each(['server', 'cluster'] as const)('a user of a %s', (where) => {
         return;
       }
       const username = `without-${command}`;
-      // It may not load scripts either, so that it needs EVAL as well.
       await permit(
         username,
-        rules.filter((rule) => ![`+${command}`, '+script|load'].includes(rule)),
+        rules.filter((rule) => rule !== `+${command}`),
       );
       for (const node of place.nodes) await node.script('FLUSH');
       const { mover } = place;

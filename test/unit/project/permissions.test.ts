@@ -5,7 +5,7 @@ import { permittedCommands, documentedPermissions } from '../../support/users.js
 
 /** The commands that the client sends besides those in the scripts. */
 const OF_THE_CLIENT = {
-  server: ['ping', 'info', 'script|load', 'evalsha', 'eval', 'subscribe', 'unsubscribe', 'type'],
+  server: ['ping', 'info', 'evalsha', 'eval', 'subscribe', 'unsubscribe', 'type'],
   cluster: ['cluster|slots', 'asking', 'ssubscribe', 'sunsubscribe'],
 };
 const PUBLISHED_BY = {
@@ -28,9 +28,7 @@ describe('the permissions in the README', () => {
 
   it('in a cluster are those and the commands for a cluster', () => {
     const needed = new Set([
-      ...permittedCommands(documentedPermissions('server', 'app:')).filter(
-        (command) => command !== 'script|load', // a node receives in full the scripts that it does not know
-      ),
+      ...permittedCommands(documentedPermissions('server', 'app:')),
       ...OF_THE_CLIENT.cluster,
       ...PUBLISHED_BY.cluster,
     ]);
