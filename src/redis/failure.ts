@@ -18,7 +18,7 @@ const IN_SCRIPT = /^(ERR Error running script .*)?@user_script: ?\d+: -?/s;
 const TRANSIENT =
   /^(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|OOM|MISCONF|NOREPLICAS|MOVED|ASK|UNBLOCKED|ERR max number of clients|(ERR )?(Lua script|Script) attempted to access a non local key)/;
 const DENIED =
-  /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH|(ERR )?The user executing the script can't|ERR ACL failure in script)/;
+  /^(WRONGPASS|NOAUTH|DENIED|NOPERM|ERR invalid password|ERR Client sent AUTH|ERR AUTH|(ERR )?The user executing the script can't|ERR ACL failure in script)/;
 const CONFLICT = /(^|\s)(WRONGTYPE|KEYCONFLICT) /;
 
 /** A command was not sent. */
@@ -87,6 +87,11 @@ export function isOutcomeUnknown(error: unknown): boolean {
   return kind === 'unanswered' || kind === 'strange';
 }
 
+/** Whether the server refuses for good, or until somebody changes something: waiting does not help. */
+export function isLasting(error: unknown): boolean {
+  return ['denied', 'conflict', 'defect'].includes(failureKind(error));
+}
+
 /** Whether a command for many locks may have been refused because of some of them. (What is refused for now is refused for all alike.) */
 export function mayConcernSome(error: unknown): boolean {
   return isReply(error) && failureKind(error) !== 'transient';
@@ -100,8 +105,8 @@ function says(words: RegExp): Question {
 
 /** A permission is missing; also where these words are no reply to us. */
 export const isDenial: Question = says(DENIED);
-/** The server wants a password first, and does nothing else until then. */
-export const isUnauthenticated: Question = says(/^NOAUTH/);
+/** The server wants a password first, or is in protected mode, and refuses every command. */
+export const isShutOut: Question = says(/^(NOAUTH|DENIED)/);
 /** The server does not know a script by its hash, and so did not run it. (It may be the node to which a slot migrates.) */
 export const isUnknownScript: Question = says(/^NOSCRIPT/);
 /** The server is a replica now: its master is elsewhere. */
@@ -183,6 +188,23 @@ export function unheardEnd<T extends Error | undefined>(reason: T): T | Error {
   if (reason && !isMereLoss(reason)) return reason;
   const hungUp = 'the connection was closed before anything was answered';
   return new LostError(`${hungUp}: is Redis up there, or does this port want TLS?`);
+}
+
+/** Why a connection ended when it had been asked for INFO, with a hint at a proxy. */
+export function endAtInfo(reason: Error = new LostError()): Error {
+  if (!isMereLoss(reason)) return reason;
+  const why = 'it ended at INFO, as proxies do that do not know it (twemproxy)';
+  return new LostError(
+    `${describe(reason)}; ${why}: no option helps there, since they have no pub/sub either`,
+  );
+}
+
+/** The server's refusal of AUTH, the only command of a new connection, with the options that it is about. */
+export function authRefused(error: Error, isSentinel: boolean): Error {
+  if (!isReply(error) || !isLasting(error) || isShutOut(error)) return error;
+  const whose = isSentinel ? "the Sentinels'" : 'its';
+  const about = `the answer to AUTH: option "redis", ${whose} username and password`;
+  return replyError(`${describe(error)} (${about})`, { cause: error });
 }
 
 /** Why none of several Sentinels or cluster nodes helps: the most telling of the errors that the `tried` ones gave. */

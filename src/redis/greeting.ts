@@ -2,10 +2,8 @@
 
 import { UnavailableError } from '../api/errors.js';
 import type { Clock } from '../runtime/clock.js';
-import { describe, failureKind, isUnauthenticated } from './failure.js';
-import { scripts } from './scripts.generated.js';
+import { describe, failureKind, isShutOut } from './failure.js';
 import type { Session } from './session.js';
-import { ignore } from './wire.js';
 
 /** What a server says of itself. */
 export interface ServerFacts {
@@ -21,6 +19,9 @@ export interface ServerFacts {
   readonly isClusterNode: boolean;
 }
 
+/** How much of an answer an error shows. */
+const SHOWN_LENGTH = 60;
+
 export const UNKNOWN_SERVER: ServerFacts = {
   isSharded: false,
   ageMs: -Infinity,
@@ -28,19 +29,25 @@ export const UNKNOWN_SERVER: ServerFacts = {
   isClusterNode: false,
 };
 
-/** @throws UnavailableError the server is too old, or refuses the database. After any other error the caller greets it again. */
+/** @throws UnavailableError it is no Redis, too old, or refuses the database. After any other error the caller greets it again. */
 export async function greet(session: Session, db: number, clock: Clock): Promise<ServerFacts> {
   if (db !== 0) {
     // One library calls a connection ready even if the server refused: our locks would be in database 0 then, beside those of others.
     const cause = await answerOf(session, 'select', String(db));
-    const refusal = `Redis refuses database ${db}`;
+    const refusal = `Redis refuses SELECT ${db}, the database of option "redis"`;
     if (cause instanceof Error)
       throw new UnavailableError(`${refusal}: ${describe(cause)}`, { cause });
   }
   const answer = await answerOf(session, 'info', 'server');
   // Counted from when the answer came: a late answer makes the server seem younger, never older.
   const heardAtMs = clock.nowMs();
-  const info = answer instanceof Error ? '' : answer;
+  const isDenied = answer instanceof Error;
+  if (!isDenied && !(typeof answer === 'string' && /^\w+:/m.test(answer))) {
+    // What answers every command in the same way would also "grant" locks.
+    const said = JSON.stringify(answer).slice(0, SHOWN_LENGTH);
+    throw new UnavailableError(`no Redis answers there: it answers INFO with ${said}`);
+  }
+  const info = isDenied ? '' : answer;
   const version = infoField(info, 'redis_version'); // Valkey has it, too
   const uptime = infoField(info, 'uptime_in_seconds');
   // A server that does not give its version counts as new enough.
@@ -53,15 +60,7 @@ export async function greet(session: Session, db: number, clock: Clock): Promise
     // Redisson asks by the same command, and all clients of a lock must get the same answer. If the command is denied, the version decides;
     // if the version is not known either, classic channels are used, which every server has.
     const channels = await answerOf(session, 'pubsub', 'SHARDNUMSUB');
-    const isDenied = failureKind(channels) === 'denied';
-    isSharded = isDenied ? major >= 7 : !(channels instanceof Error);
-  }
-  if (!session.isCluster) {
-    // For later: a server that was restarted, or has taken over, knows no script, and Redis 7.4 forgets scripts that came by EVAL sooner.
-    // Otherwise, and if this is refused, each script is sent in full when it is needed.
-    session.gather();
-    for (const { source } of Object.values(scripts))
-      void session.send('script', ['LOAD', source], ignore, ignore);
+    isSharded = failureKind(channels) === 'denied' ? major >= 7 : !(channels instanceof Error);
   }
   // The server subtracts whole seconds of its clock: one second in its answer may be a moment.
   const upSinceMs = heardAtMs - Math.max(0, Number(uptime ?? 0) - 1) * 1_000;
@@ -88,8 +87,8 @@ function answerOf(session: Session, command: Lowercase<string>, arg: string): Pr
     [arg],
     (reply) => reply,
     (error) => {
-      // Without a password the server takes the connection, and refuses every command on it.
-      if (isUnauthenticated(error)) session.end(error);
+      // Without a password, or in protected mode, the server takes the connection, and refuses every command on it.
+      if (isShutOut(error)) session.end(error);
       const isFinal = ['denied', 'defect'].includes(failureKind(error));
       if (!isFinal || !session.isReady) throw error;
       return error;

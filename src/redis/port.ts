@@ -52,8 +52,8 @@ export interface Library {
   readonly random?: () => number;
   /**
    * Begins one attempt at one connection. Reads the user's options (TLS, credentials …) now, since tokens expire; `address` replaces host,
-   * port and path. Sends only the authentication: no SELECT, no name, no INFO. Sets no time limit but the user's own for connecting: we
-   * close silent connections. Never throws: the error is the reason of `ended`.
+   * port and path. Speaks RESP2, and sends only AUTH: no HELLO, no SELECT, no name, no INFO. Sets no time limit but the user's own for
+   * connecting: we close silent connections. Never throws: the error is the reason of `ended`.
    */
   open(address: Address, purpose: Purpose, heard: Heard): Connection;
 }
@@ -89,8 +89,7 @@ export interface Sender {
    * Like `reply.then(read, failed)` it calls one of the two, once, and rejects with what that throws; but it saves one promise, since every
    * acquisition comes this way. `send` itself never throws.
    *
-   * Under RESP2 and RESP3 an integer is a number, every kind of string a string (of UTF-8), an array an array, nil null, and a map an array
-   * of names and values, a `Map`, or an object.
+   * An integer is read as a number, every kind of string as a string (of UTF-8), an array as an array, nil as null.
    *
    * A failure is one of these (failure.ts), and none holds a password, in no property and no cause:
    * - an error whose name is `ReplyError`, with the server's words: the server answered

@@ -7,7 +7,9 @@ import { inOwnContext } from '../runtime/node.js';
 import type { WaitLimit } from '../runtime/wait-limit.js';
 import {
   describe,
+  endAtInfo,
   failureKind,
+  isLasting,
   isMereLoss,
   isPassing,
   isReadOnly,
@@ -25,10 +27,14 @@ const REFUSED_MS = 1_000;
 /** A replica is left at most once in so long: the address may go on leading to a replica. */
 const LEFT_MS = 1_000;
 
-/** pausing -> opening -> ready -> pausing …, and from all of them to closed. An opening session with a timer is to be greeted again. */
+/** pausing -> opening -> greeting -> ready -> pausing …, and from all of them to closed. With a timer, the session is to be greeted again. */
 type State =
   | { readonly kind: 'pausing'; readonly timer: Timer }
-  | { readonly kind: 'opening' | 'ready'; readonly session: Session; readonly timer?: Timer }
+  | {
+      readonly kind: 'opening' | 'greeting' | 'ready';
+      readonly session: Session;
+      readonly timer?: Timer;
+    }
   | { readonly kind: 'closed' };
 
 /** How to get to Redis, and callbacks on the way. */
@@ -186,6 +192,7 @@ export class Reconnecting {
   #greet(session: Session): void {
     const { clock } = this.#surroundings;
     const isOver = (): boolean => this.session !== session || !session.isReady;
+    this.#become({ kind: 'greeting', session });
     greet(session, this.#way.database(), clock).then(
       (server) => {
         if (isOver()) return;
@@ -204,15 +211,16 @@ export class Reconnecting {
           this.#greet(session);
         };
         const timer = clock.setTimer(again, refusal ? REFUSED_MS : UNANSWERED_MS);
-        this.#become({ kind: 'opening', session, timer });
+        this.#become({ kind: 'greeting', session, timer });
         if (refusal) this.#failed(refusal, refusal);
         else if (isReply(error)) this.#wentWrong(error); // reported if the session ends by it
       },
     );
   }
 
-  #ended(reason: Error | undefined): void {
+  #ended(end: Error | undefined): void {
     const wasReady = this.isReady;
+    const reason = this.#state.kind === 'greeting' ? endAtInfo(end) : end;
     const { clock, random } = this.#surroundings;
     const again = (): void => {
       this.#become(this.#open());
@@ -228,8 +236,11 @@ export class Reconnecting {
     // The server's own error says more than a mere loss.
     const said = isUnsaid && isReply(this.lastError) ? this.lastError : reason;
     const error = said ?? new Error('the server closed the connection before it was ready');
-    const isDenied = failureKind(reason) === 'denied'; // a server that is merely gone may let us in when it is back
-    this.#failed(error, isDenied ? unavailable('Redis refuses the connection', error) : undefined);
+    // (A server that is merely gone may let us in when it is back.)
+    const isRefused = reason !== undefined && isLasting(reason);
+    const isWithout = error.message.includes('NOAUTH');
+    const what = `Redis refuses the connection${isWithout ? ' (option "redis" has no password for it)' : ''}`;
+    this.#failed(error, isRefused ? unavailable(what, error) : undefined);
   }
 
   /** The connection cannot be ready: reports that, and ends waits. `refusal`: why no call needs to wait, now or later. */

@@ -137,8 +137,8 @@ export class Sentinels {
   }
 
   /**
-   * The question and the subscription go in one write, so that no switch comes in between. The other Sentinels are asked for before: under
-   * RESP2 nothing can be asked after a subscription, and node-redis then takes a list of lists for a message.
+   * The question and the subscription go in one write, so that no switch comes in between. The other Sentinels are asked for before:
+   * nothing can be asked after a subscription, and node-redis then takes a list of lists for a message.
    */
   async #askWho(wire: Wire): Promise<Address> {
     const { name, isFixed } = this.#target;
@@ -211,7 +211,7 @@ export class Sentinels {
   }
 
   readonly #learnOthers = (reply: unknown): void => {
-    for (const told of reply as object[]) {
+    for (const told of reply as string[][]) {
       const { ip, port, flags = '' } = fieldsOf(told);
       if (ip === undefined || port === undefined || flags.includes('disconnected')) continue;
       const address = textOf(this.#reached(ip, port));
@@ -322,10 +322,8 @@ export class SentinelSession implements Session {
   };
 }
 
-/** The fields of one Sentinel: a list of names and values (RESP2), a Map, or an object. */
-function fieldsOf(told: object): Partial<Record<string, string>> {
-  if (told instanceof Map) return Object.fromEntries(told as Map<string, string>);
-  if (!Array.isArray(told)) return told;
-  const pairs = (told as string[]).map((name, index) => [name, told[index + 1] as string] as const);
+/** The fields of one Sentinel, from a list of names and values. */
+function fieldsOf(told: readonly string[]): Partial<Record<string, string>> {
+  const pairs = told.map((name, index) => [name, told[index + 1]] as const);
   return Object.fromEntries(pairs.filter((_, index) => index % 2 === 0));
 }

@@ -124,7 +124,7 @@ export class Subscriber {
     this.#become({ kind: 'ready', wire });
     this.#attempt = 0;
     this.#outage.over(textOf(wire.address));
-    // Asked now, since under RESP2 a subscribed connection may not ask. If that is lost or not permitted, the id stays unknown.
+    // Asked now, since a subscribed connection may not ask. If that is lost or not permitted, the id stays unknown.
     if (this.node === ONLY_NODE) void wire.send('info', ['server'], this.#learnRunId, ignore);
     this.#heard.ready();
   }

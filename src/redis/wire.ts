@@ -3,7 +3,7 @@
 
 import type { Timer } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
-import { describe, isTimeOut, LostError, unheardEnd, UnsentError } from './failure.js';
+import { authRefused, describe, isTimeOut, LostError, unheardEnd, UnsentError } from './failure.js';
 import {
   textOf,
   type Address,
@@ -61,9 +61,11 @@ export class Wire implements Session {
           heard.ready();
         },
         ended: (reason) => {
+          const said =
+            this.#isOpening && reason ? authRefused(reason, purpose === 'sentinel') : reason;
           // (A subscriber that is ready may not have asked anything.)
           const isAsked = this.#isOpening || purpose !== 'subscriptions';
-          const hinted = isAsked ? this.#hinted(reason) : reason;
+          const hinted = isAsked ? this.#hinted(said) : said;
           if (this.#end(undefined)) heard.ended(hinted);
         },
         message: heard.message ?? ignore,

@@ -6,7 +6,7 @@ import type { Redis } from 'ioredis';
 import {
   failureKind,
   isReply,
-  isUnauthenticated,
+  isShutOut,
   LostError,
   refusal,
   replyError,
@@ -37,6 +37,8 @@ const OURS: object = {
   readOnly: false,
   monitor: false,
   stringNumbers: false,
+  // Some proxies and servers do not know the HELLO that begins RESP3, and we need nothing of it.
+  protocol: 2,
   // We set the time limits. (The `socketTimeout` of ioredis 5 outlives its connection.)
   commandTimeout: undefined,
   socketTimeout: undefined,
@@ -184,12 +186,12 @@ export class IoredisConnection implements Connection {
     });
   }
 
-  /** Under RESP2 ioredis 5 does not wait for the answer to its AUTH: a PING behind it finds out. */
+  /** ioredis 5 does not wait for the answer to its AUTH: a PING behind it finds out. */
   #askBehindAuth(redis: Redis, ready: () => void): void {
     redis.call('ping').then(ready, (error: unknown) => {
       if (this.#reason) return; // a refused AUTH fails everything behind it
       const failure = asFailure(error);
-      if (isReply(failure) && !isUnauthenticated(failure)) {
+      if (isReply(failure) && !isShutOut(failure)) {
         ready();
         return;
       }

@@ -37,6 +37,8 @@ export interface NodeRedisOptions {
 /** Our own settings of every connection, whatever the user gave. */
 const OURS: object = {
   disableOfflineQueue: true,
+  // Some proxies and servers do not know the HELLO that begins RESP3, and we need nothing of it.
+  RESP: 2,
   // We select the database and name the connection: see ioredis/connection.ts.
   database: undefined,
   name: undefined,
@@ -46,7 +48,7 @@ const OURS: object = {
   commandsQueueMaxLength: undefined,
   // Otherwise version 6 makes an AbortSignal with a timer for every command.
   commandOptions: { timeout: undefined },
-  // Version 6 refuses it with RESP 2, and it would reconnect by itself.
+  // Version 6 refuses these with RESP 2; and the first would reconnect by itself.
   maintNotifications: 'disabled',
   clientSideCache: undefined,
   emitInvalidate: undefined,
@@ -116,7 +118,7 @@ export class NodeRedisConnection implements Connection {
     return sent.then(
       (reply) => {
         this.bytesRead++;
-        // Under RESP2 every string after a refused SUBSCRIBE comes as a Buffer.
+        // After a refused SUBSCRIBE every string comes as a Buffer.
         return read(this.#hasSubscribed ? withoutBuffers(reply) : reply);
       },
       (error: unknown) => {
