@@ -122,6 +122,7 @@ describe('holdfast:acquire', () => {
   it('tells that Redis was unavailable, and that the client was closed', async () => {
     const stages = traced(CHANNELS.acquire);
     redis.down();
+    await expect.poll(() => client.status).toBe('connecting');
     const lock = client.getLock('orders');
     await expect(lock.tryLock()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' });
     await client.close();
