@@ -191,8 +191,13 @@ export class ChangingUser implements AsyncDisposable {
   }
 
   /** Its connections that have subscribed to something. */
-  async subscribers(): Promise<string[]> {
-    const lists = await this.#all((redis) => redis.call('CLIENT', 'LIST', 'TYPE', 'pubsub'));
+  subscribers(): Promise<string[]> {
+    return this.connections('TYPE', 'pubsub');
+  }
+
+  /** Its connections; `which`: arguments of CLIENT LIST. */
+  async connections(...which: readonly string[]): Promise<string[]> {
+    const lists = await this.#all((redis) => redis.call('CLIENT', 'LIST', ...which));
     return lists.flatMap((list, index) =>
       String(list)
         .split('\n')

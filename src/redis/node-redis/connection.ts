@@ -13,6 +13,8 @@ export interface NodeRedisClient {
   /** Another client of the same class; omitted options are those of this one. */
   duplicate(options: object): NodeRedisClient;
   on(event: string, listener: (value: unknown) => void): unknown;
+  /** Whether it has subscribed to anything, or is about to. */
+  readonly isPubSubActive: boolean;
   connect(): Promise<unknown>;
   destroy(): void;
   sendCommand(args: readonly string[]): Promise<unknown>;
@@ -32,6 +34,19 @@ export interface NodeRedisOptions {
   /** A Buffer is one, too. */
   readonly keyPrefix?: string | Uint8Array | undefined;
   readonly name?: string | undefined;
+  readonly credentialsProvider?: { readonly type?: unknown } | undefined;
+}
+
+/** A user's provider that tells each connection of new credentials. */
+interface StreamingProvider {
+  readonly type: 'streaming-credentials-provider';
+  subscribe(listener: CredentialsListener): Promise<[unknown, { dispose(): void }]>;
+  onReAuthenticationError(error: unknown): void;
+}
+
+interface CredentialsListener {
+  onNext(credentials: unknown): void;
+  onError(error: unknown): void;
 }
 
 /** Our own settings of every connection, whatever the user gave. */
@@ -84,6 +99,7 @@ export class NodeRedisConnection implements Connection {
       this.#client = template.duplicate({
         ...options,
         ...OURS,
+        credentialsProvider: this.#provider(options.credentialsProvider),
         socket: {
           ...socket,
           reconnectStrategy: false,
@@ -166,6 +182,40 @@ export class NodeRedisConnection implements Connection {
     this.bytesRead++;
     if (this.#state !== 'ended') this.#heard.message(channel, payload);
   };
+
+  /**
+   * The user's provider, for this connection. node-redis sends new credentials by AUTH, but drops them if it has subscribed, since the
+   * server takes no AUTH then: such a connection ends, and the next one begins with them. If a connection is lost, node-redis does not end
+   * its subscription to the provider, so we do.
+   */
+  #provider(given: NodeRedisOptions['credentialsProvider']): object | undefined {
+    if (given?.type !== 'streaming-credentials-provider') return given;
+    const provider = given as StreamingProvider;
+    const ours: StreamingProvider = {
+      type: provider.type,
+      subscribe: async (listener) => {
+        const [credentials, subscription] = await provider.subscribe({
+          onNext: (next) => {
+            if (this.#client?.isPubSubActive) this.#end(undefined);
+            else listener.onNext(next);
+          },
+          onError: (error) => {
+            listener.onError(error);
+          },
+        });
+        const dispose = (): void => {
+          subscription.dispose();
+        };
+        if (this.#state === 'ended') dispose();
+        else this.#abort.signal.addEventListener('abort', dispose, { once: true });
+        return [credentials, { dispose: () => undefined }];
+      },
+      onReAuthenticationError: (error) => {
+        provider.onReAuthenticationError(error);
+      },
+    };
+    return ours;
+  }
 
   readonly #fail = (error: unknown): void => {
     this.#end(asFailure(error));
