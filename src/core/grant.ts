@@ -41,7 +41,7 @@ import { lossOf, notReleased, upgradeRefused } from './messages.js';
 import type { Session } from './session.js';
 import { LocalMutex } from '../scopes/local-mutex.js';
 import { pauseIfLong } from '../runtime/node.js';
-import { WaitLimit } from '../runtime/wait-limit.js';
+import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { LONGEST_CHAIN_MS, MOST_HAND_OVERS } from '../waiting/line.js';
 import { mayHaveRun, retry } from './retry.js';
 
@@ -259,11 +259,11 @@ export class Grant implements KeepableGrant, Due {
   /** The waiter that was handed the lock no longer wants it: the lock goes to the next waiter, or is released. */
   decline(): void {
     if (this.#state.kind !== 'held' || this.#holds.length > 0) return;
-    if (this.#session.isClosed) this.#abandon();
-    else
+    if (!this.#session.isClosed)
       this.#releaseUntilAnswered(false, (error) => {
         if (error && this.#session.grants.has(this)) this.#abandon(); // the clean-up goes on
       });
+    else this.#abandon();
   }
 
   /** Its holds, as `holdfast.held()` shows them. */
@@ -392,7 +392,7 @@ export class Grant implements KeepableGrant, Due {
     this.#onForgotten?.();
   }
 
-  /** Resolves when the release under way is settled, whether it succeeded or failed. */
+  /** Resolves when the grant, which has no hold, is given up, whether its release succeeded or failed. */
   async whenSettled(): Promise<void> {
     if (this.#session.grants.has(this))
       await new Promise<void>((resolve) => (this.#onForgotten = resolve));
@@ -407,17 +407,21 @@ export class Grant implements KeepableGrant, Due {
     const isUnused = this.#hasBeenKept && holdIds.length === 0;
     const isOurDoing = lossReason === 'closed' || lossReason === 'forced';
     this.#become({ kind: 'lost', error: event.error });
-    if (isUnused && isOurDoing) return event.error; // nobody has lost anything
-    this.#session.events.emit('lost', () => event);
-    const { name: lockName, kind } = this.lock;
-    const { ownerId } = this;
-    this.#session.events.publish('lost', () => ({ lockName, kind, ownerId, lossReason, holdIds }));
+    // Nobody has lost anything if nobody was inside: it was kept, or the waiter that was handed the lock had given up.
+    if (isUnused && isOurDoing) return event.error;
+    if (this.#hadHolds) this.#tellLoss(event);
     // This process no longer relies on the grant, but the server may still have this owner.
     const isUncertain = lossReason === 'expired' || lossReason === 'unreachable';
     const mayStand = isUncertain || this.lock.leavesRemains;
-    // If there is a predecessor, it removes both owners when the hand-over has failed.
-    if (mayStand && lossReason !== 'closed' && !this.#predecessor) this.#abandon();
+    if (mayStand && lossReason !== 'closed') this.#abandon();
     return event.error;
+  }
+
+  #tellLoss(event: ReturnType<typeof lossOf>): void {
+    const { lossReason, holdIds, ownerId } = event;
+    const { name: lockName, kind } = this.lock;
+    this.#session.events.emit('lost', () => event);
+    this.#session.events.publish('lost', () => ({ lockName, kind, ownerId, lossReason, holdIds }));
   }
 
   /** The MultiLock of which this lock is a member was lost: notifies the holds of this grant and has the clean-up remove its owner. */
@@ -435,6 +439,7 @@ export class Grant implements KeepableGrant, Due {
   /** Nobody relies on the grant any more, but the server may still have its owner: the clean-up removes it. */
   #abandon(): void {
     this.#become(RELEASING);
+    if (this.#predecessor) return; // it sees to both owners when the hand-over is answered, or has failed
     this.#forget();
     this.#session.cleanup.remove(this.#removable, this.ownerId);
   }
@@ -899,7 +904,7 @@ export class Grant implements KeepableGrant, Due {
     // A waiter that needs the answer keeps waiting if none comes. Half of `commandTimeout` leaves time for a release without a successor.
     const limitMs = entered ? entered.remaining() : commandTimeoutMs / 2;
     const limit = new WaitLimit({ clock, limitMs });
-    if (entered) entered.#entersAfter(this, limit);
+    if (entered) entered.#entersAfter(this);
     this.#become(RELEASING);
     // Whether the current call is a repeat of one that may have run (`isRepeat`); whether any copy may have run (`mayBeDone`).
     // (`as boolean`: the compiler does not see that a callback sets them.)
@@ -907,6 +912,8 @@ export class Grant implements KeepableGrant, Due {
     let mayBeDone = false as boolean;
     const answer = retry(connection, limit, this.#named, async (isSentAgain) => {
       isRepeat = isSentAgain;
+      // The answer to a call that may have run is awaited in any case: only it says whether this grant was lost before.
+      if (entered && !entered.isHeld && !mayBeDone) throw new WaitEnded('closed');
       mayBeDone = true;
       try {
         return await next.handOver(ownerId, successorId, limit);
@@ -948,13 +955,11 @@ export class Grant implements KeepableGrant, Due {
   }
 
   /**
-   * As the successor: keeps the turn, so that this grant sends nothing until the hand-over is answered. If this grant is lost first, the
-   * hand-over is not repeated.
+   * As the successor: keeps the turn, so that this grant sends nothing until the hand-over is answered.
    */
-  #entersAfter(predecessor: Grant, limit: WaitLimit): void {
+  #entersAfter(predecessor: Grant): void {
     this.#predecessor = predecessor;
     this.#turns.tryTake();
-    this.#confirming = limit;
     this.#isRenewalUnanswered = true;
   }
 
@@ -964,12 +969,11 @@ export class Grant implements KeepableGrant, Due {
    */
   #handedOver(outcome: HandOverReply['outcome'], lease: Deadline): void {
     this.#predecessor = undefined;
-    this.#confirming = undefined;
     this.#isRenewalUnanswered = false;
     if (outcome === 'done') this.#prolong(lease);
-    else this.#loseTo(outcome);
+    else if (this.#state.kind === 'held') this.#loseTo(outcome);
     if (this.#state.kind === 'held') this.#watch();
-    else if (outcome === 'done') this.#abandon(); // lost at the moment of the answer
+    else if (outcome === 'done' || this.isReleased) this.#abandon(); // lost or given up meanwhile
     this.#passTurn();
   }
 

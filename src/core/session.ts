@@ -257,12 +257,13 @@ export class Session {
     const limit = pLimit(this.#closeConcurrency);
     const grants = [...this.grants];
     const releases = grants.map((grant) => {
-      // A second, parallel release would spoil what the first one finds out about the lock.
-      if (grant.isReleased) return grant.whenSettled();
       if (grant.isIdle) {
         grant.letGo(); // to the clean-up, which is awaited below
         return Promise.resolve();
       }
+      // Without a hold nobody can lose it: its release is under way, and finds out about the lock by itself; or the waiter that was handed
+      // the lock, and whose call has just ended, gives it up.
+      if (grant.holdCount === 0) return grant.whenSettled();
       grant.lose('closed');
       return limit(() => this.#release(grant));
     });
@@ -301,6 +302,7 @@ export class Session {
 export interface SessionGrant {
   readonly lock: { readonly id: string; readonly name: string };
   readonly ownerId: string;
+  readonly holdCount: number;
   readonly isReleased: boolean;
   /** Whether it is kept without a hold. */
   readonly isIdle: boolean;
@@ -317,7 +319,7 @@ export interface SessionGrant {
   lose(lossReason: LossReason): LockLostError;
   /** Ends its keeping. */
   letGo(): void;
-  /** Resolves when the release under way is settled, whether it succeeded or failed. */
+  /** Resolves when the grant, which has no hold, is given up, whether its release succeeded or failed. */
   whenSettled(): Promise<void>;
   /** Releases it on the server, whatever its local state. */
   giveBack(): Promise<boolean>;

@@ -527,6 +527,121 @@ it.each<Fate>(['answered', 'lost reply', 'lost command'])(
   },
 );
 
+describe('close() in the turn of a release that hands over', () => {
+  const kinds = { plain: () => lock, fenced: () => client.holdfast.getFencedLock('a') };
+
+  it.each(['plain', 'fenced'] as const)(
+    'reports no loss, since nobody has the lock: the release resolves, the waiter gets ClosedError (%s)',
+    async (kind) => {
+      const { first, second } = await oneWaits({ of: kinds[kind]() });
+      const released = first.release();
+      const closed = client.holdfast.close();
+      await pass(100);
+      await released;
+      await expect(second).rejects.toMatchObject({ code: 'CLIENT_CLOSED' });
+      await closed;
+      expect(client.told('lost')).toEqual([]);
+      expect(server.heldNames).toEqual([]);
+      expect(vi.getTimerCount()).toBe(0);
+    },
+  );
+
+  it.each(['plain', 'fenced'] as const)(
+    'fails the release if the key was deleted before (%s)',
+    async (kind) => {
+      const { first, second } = await oneWaits({ of: kinds[kind]() });
+      second.catch(() => undefined);
+      server.delete('a');
+      const failed = rejectionOf(first.release());
+      const closed = client.holdfast.close();
+      await pass(100);
+      expect(await failed).toMatchObject({ code: 'LOCK_LOST', lossReason: 'deleted' });
+      await closed;
+      expect(client.told('lost')).toMatchObject([{ ownerId: first.ownerId }]);
+    },
+  );
+});
+
+describe('close() before the hand-over is answered', () => {
+  it('fails the release of the first holder if the key was deleted before, and loses the successor', async () => {
+    const { first, second } = await oneWaits();
+    server.delete('a');
+    const answer = holdUp();
+    const failed = rejectionOf(first.release());
+    const hold = await second;
+    const closed = client.holdfast.close();
+    await answer();
+    await pass(100);
+    expect(await failed).toMatchObject({ code: 'LOCK_LOST', lossReason: 'deleted' });
+    expect(hold.signal.reason).toMatchObject({ lossReason: 'closed' });
+    await closed;
+  });
+
+  it('reports no loss of a successor that has released its hold: both releases resolve', async () => {
+    const { second, released, answer } = await underWay();
+    const alsoReleased = second.release();
+    await settle();
+    const closed = client.holdfast.close();
+    await answer();
+    await pass(100);
+    await Promise.all([released, alsoReleased, closed]);
+    expect(client.told('lost')).toEqual([]);
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('reports no loss of a successor that has released its hold if Redis stays silent: both releases say that the outcome is unknown', async () => {
+    const { second, released } = await underWay();
+    const alsoReleased = rejectionOf(second.release());
+    await settle();
+    const closed = client.holdfast.close();
+    await pass(15_000);
+    await closed;
+    const unknown = {
+      code: expect.stringMatching(/^(REDIS_UNAVAILABLE|CLIENT_CLOSED)$/) as string,
+    };
+    expect(await rejectionOf(released)).toMatchObject(unknown);
+    expect(await alsoReleased).toMatchObject(unknown);
+    expect(client.told('lost')).toEqual([]);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+});
+
+it.each(['kept', 'deleted'])(
+  'close() leaves a release that waits for an extension to its own outcome: %s',
+  async (outcome) => {
+    const hold = await lock.acquire();
+    if (outcome === 'deleted') server.delete('a');
+    const answer = holdUp();
+    const extended = hold.extend(60_000).catch((error: unknown) => error);
+    const released = hold.release().catch((error: unknown) => error);
+    const closed = client.holdfast.close();
+    await answer();
+    await pass(100);
+    await closed;
+    const loss = outcome === 'deleted' ? { code: 'LOCK_LOST', lossReason: 'deleted' } : undefined;
+    for (const each of [await extended, await released])
+      if (loss) expect(each).toMatchObject(loss);
+      else expect(each).toBeUndefined();
+    expect(client.told('lost').map(({ lossReason }) => lossReason)).toEqual(
+      loss ? ['deleted'] : [],
+    );
+    expect(server.heldNames).toEqual([]);
+  },
+);
+
+it('a waiter that leaves at once is no loss if the repeated hand-over finds both owners gone', async () => {
+  fates('lost reply');
+  const aborter = new AbortController();
+  const { first, second } = await oneWaits({ wanted: { signal: aborter.signal } });
+  const released = first.release();
+  aborter.abort();
+  await expect(second).rejects.toMatchObject({ code: 'LOCK_ABORTED' });
+  server.delete('a');
+  await pass(3_000);
+  await released;
+  expect(client.told('lost')).toEqual([]);
+});
+
 describe('a plain release replaces the hand-over', () => {
   it('after 16 hand-overs in a row', async () => {
     const first = await lock.acquire();
