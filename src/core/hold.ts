@@ -289,6 +289,10 @@ export class SingleHold implements OwnHold {
 
   /** Takes the hold from its caller: its run has ended, or the client of the MultiLock that it is a member of is closing. */
   async revoke(error: LockLostError): Promise<void> {
+    if (this.#isGivenUp) {
+      await this.releaseQuietly(); // its release is under way: nothing is taken from its caller
+      return;
+    }
     // A later unlock() for this hold must report the loss.
     if (!this.#holder.scope) this.#session.anonymous.lost(this.#grant.lock.id, this, error);
     const released = this.releaseQuietly();

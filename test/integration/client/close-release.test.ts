@@ -1,7 +1,7 @@
 // A release that is under way while its client closes reports the fate of the lock as at any other time.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
-import type { AcquireOptions, Holdfast } from '../../../src/index.js';
+import type { AcquireOptions, Holdfast, LockLostError } from '../../../src/index.js';
 import {
   connectedClient,
   eventsOf,
@@ -11,9 +11,11 @@ import {
 } from '../../support/clients.js';
 import { loadScripts } from '../../support/lock-commands.js';
 import { recordCommands } from '../../support/recorded-commands.js';
+import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 interface Releasable {
+  extend(lease: number): Promise<void>;
   release(): Promise<void>;
 }
 
@@ -69,6 +71,68 @@ describe.each(kinds)('release() of a %s in the same turn as close()', (_title, l
   });
 });
 
+describe.each(kinds)(
+  'release() of a %s behind an extension, in the same turn as close()',
+  (_, lockOf) => {
+    it.each(['held', 'deleted'])('ends as without the close: the lock was %s', async (state) => {
+      for (let round = 0; round < 5; round++) {
+        const client = await connectedClient({ lockWatchdogTimeout: 30_000 });
+        const lost = eventsOf(client, 'lost');
+        const hold = await lockOf(client).acquire();
+        if (state === 'deleted') await redis.del(...(await redis.keys(`*${name}*`)));
+        const calls = Promise.allSettled([hold.extend(60_000), hold.release()]);
+        await client.close();
+        const codes = (await calls).map((call) =>
+          call.status === 'rejected' ? (call.reason as LockLostError).lossReason : 'done',
+        );
+        expect(codes).toEqual(state === 'held' ? ['done', 'done'] : ['deleted', 'deleted']);
+        expect(lost.map(({ lossReason }) => lossReason)).toEqual(
+          state === 'held' ? [] : ['deleted'],
+        );
+        expect(await redis.exists(name)).toBe(0);
+      }
+    });
+  },
+);
+
+describe.each(kinds.filter(([title]) => /^(reentrant|fenced)/.test(title)))(
+  'release() of a %s that hands over to a waiter, in the same turn as close()',
+  (_, lockOf) => {
+    it.each(['held', 'deleted'])('ends as without the close: the lock was %s', async (state) => {
+      for (let round = 0; round < 20; round++) {
+        const client = await connectedClient({ lockWatchdogTimeout: 30_000 });
+        const lost = eventsOf(client, 'lost');
+        const lock = lockOf(client);
+        const first = await lock.acquire();
+        const second = rejectionOf(lock.acquire());
+        await Promise.resolve(); // in line by then
+        if (state === 'deleted') await redis.del(name);
+        const outcome = first.release().catch((error: unknown) => error);
+        await client.close();
+        if (state === 'held') expect(await outcome).toBeUndefined();
+        else expect(await outcome).toMatchObject({ code: 'LOCK_LOST', lossReason: 'deleted' });
+        expect(await second).toMatchObject({ code: 'CLIENT_CLOSED' });
+        expect(lost).toHaveLength(state === 'held' ? 0 : 1);
+        expect(await redis.exists(name)).toBe(0);
+      }
+    });
+  },
+);
+
+it('a MultiLock that was released before its client closes does not lose the members of other clients', async () => {
+  await using owner = await connectedClient({ lockWatchdogTimeout: 30_000 });
+  for (let round = 0; round < 5; round++) {
+    const client = await connectedClient({ lockWatchdogTimeout: 30_000 });
+    const both = client.getMultiLock(client.getLock(name), owner.getLock(`${name}:2`));
+    const hold = await both.acquire();
+    const { signal } = hold;
+    const calls = Promise.all([hold.release(), client.close()]);
+    await calls;
+    expect(signal.aborted).toBe(false);
+    expect(await redis.exists(name, `${name}:2`)).toBe(0);
+  }
+});
+
 describe('release() to a silent server', () => {
   const proxy = proxyPerTest();
   const COMMAND_TIMEOUT_MS = 300;
@@ -99,6 +163,27 @@ describe('release() to a silent server', () => {
     });
     await closing;
     proxy().heal();
+  });
+
+  it('by a caller that was handed the lock is no loss: its section has ended well before the close', async () => {
+    const client = await silent();
+    const lost = eventsOf(client, 'lost');
+    const lock = client.getLock(name);
+    const first = await lock.acquire({ lease: 1_000 });
+    let hasEnded = false;
+    const second = lock.withLock(() => void (hasEnded = true)).catch((error: unknown) => error);
+    await Promise.resolve(); // in line by then
+    proxy().blackhole();
+    const releasing = rejectionOf(first.release());
+    await eventually(() => {
+      expect(hasEnded).toBe(true);
+    });
+    await client.close();
+    expect(await releasing).toMatchObject({ code: 'REDIS_UNAVAILABLE' });
+    expect(await second).not.toMatchObject({ code: 'LOCK_LOST' });
+    expect(lost).toEqual([]);
+    proxy().heal('drop');
+    await redis.del(name); // Redis never heard that it was given up
   });
 
   async function silent(): Promise<Holdfast> {
