@@ -96,7 +96,7 @@ export class Holdfast implements AsyncDisposable {
     this.#server = new Server({ library, ...given }, events, schedule);
     const { connection } = this.#server;
     this.#session = new Session({ ...given, clientId, schedule }, connection, events);
-    connection.listen({ ready: this.#session.cleanup.connected });
+    connection.listen({ ready: this.#session.connected, disturbed: this.#session.moved });
   }
 
   /**

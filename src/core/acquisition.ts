@@ -404,7 +404,10 @@ class Acquisition implements Call {
   }
 
   #newGrant(ownerId: string, deadline: Deadline, token?: bigint, keepable?: Keepable): Grant {
-    return new Grant(this.#session, this.#lock, ownerId, deadline, token, undefined, keepable);
+    const { adopts } = this.#request;
+    const owners = adopts && [{ ownerId: adopts.ownerId, deadline }];
+    const origin = owners && { owners, acquiredAt: now(this.#session.clock) };
+    return new Grant(this.#session, this.#lock, ownerId, deadline, token, origin, keepable);
   }
 
   #counted<T>(sent: Promise<T>): Promise<T> {

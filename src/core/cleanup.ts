@@ -20,6 +20,8 @@ const MAX_LEFTOVERS = 10_000;
 interface Leftover {
   readonly lock: Removable;
   readonly ownerId: string;
+  /** Whether another server has removed it before. */
+  readonly isAgain: boolean;
 }
 
 export class Cleanup {
@@ -54,12 +56,7 @@ export class Cleanup {
    * @param isLeft - for a command under way that may still acquire the lock for this owner: resolves to whether it left anything
    */
   remove(lock: Removable, ownerId: string, isLeft?: Promise<boolean>): void {
-    const [oldest] = this.#owners.keys();
-    if (this.#owners.size >= MAX_LEFTOVERS && oldest !== undefined) this.#owners.delete(oldest);
-    const id = idOf(ownerId, lock.id);
-    const leftover = { lock, ownerId };
-    this.#owners.set(id, leftover);
-    this.#try(id, leftover);
+    this.#add(lock, ownerId, false);
     if (!isLeft) return;
     this.removeAfter(isLeft, () => {
       this.remove(lock, ownerId);
@@ -93,7 +90,7 @@ export class Cleanup {
   readonly connected = (isAnother: boolean): void => {
     this.tryAgain();
     if (!isAnother) return;
-    for (const { lock, ownerId } of this.released?.unexpired ?? []) this.remove(lock, ownerId);
+    for (const { lock, ownerId } of this.released?.unexpired ?? []) this.#add(lock, ownerId, true);
   };
 
   /** Makes `close()` wait for an operation that may leave an owner to be removed, or still needs the connection. */
@@ -122,6 +119,15 @@ export class Cleanup {
     }
   }
 
+  #add(lock: Removable, ownerId: string, isAgain: boolean): void {
+    const [oldest] = this.#owners.keys();
+    if (this.#owners.size >= MAX_LEFTOVERS && oldest !== undefined) this.#owners.delete(oldest);
+    const id = idOf(ownerId, lock.id);
+    const leftover = { lock, ownerId, isAgain };
+    this.#owners.set(id, leftover);
+    this.#try(id, leftover);
+  }
+
   get #isEmpty(): boolean {
     return this.#owners.size === 0 && this.#underWay.size === 0;
   }
@@ -131,7 +137,12 @@ export class Cleanup {
     const forget = (): void => {
       if (this.#owners.get(id) === leftover) this.#owners.delete(id);
     };
-    const removal = leftover.lock.release(leftover.ownerId).then(forget, (error: unknown) => {
+    const { lock, ownerId, isAgain } = leftover;
+    const removed = (isRemoved: boolean): void => {
+      forget();
+      if (isRemoved && !isAgain) this.released?.add(lock, ownerId);
+    };
+    const removal = lock.release(ownerId).then(removed, (error: unknown) => {
       const kind = failureKind(error);
       // For a Redlock, each master's own client repeats what could not be removed on that master.
       const isLeftToMasters = error instanceof Undecided || error instanceof QuorumError;

@@ -27,7 +27,7 @@ import {
   type Keeping,
   type KeepReply,
   later,
-  leaseUntil,
+  leaseFor,
   leftMs,
   mayBeKept,
   type NextWaiter,
@@ -67,10 +67,16 @@ const RELEASED = { kind: 'released', isConfirmed: true, to: 'all' } as const;
 const EXPORTED = { kind: 'released', isConfirmed: true, to: 'another process' } as const;
 const HANDED_OVER = { kind: 'released', isConfirmed: true, to: 'successor' } as const;
 
-/** The chain of local hand-overs that led to a grant: the earlier owners, and when the first of them acquired the lock. */
+/** The chain of hand-overs that led to a grant: the earlier owners, and when the first of them acquired the lock. */
 interface Origin {
-  readonly owners: readonly string[];
+  readonly owners: readonly FormerOwner[];
   readonly acquiredAt: Instant;
+}
+
+/** `deadline`: for about so long a server that has missed its hand-over keeps it. */
+interface FormerOwner {
+  readonly ownerId: string;
+  readonly deadline: Deadline;
 }
 
 /** What a hold on a kept lock counts in a turn of the event loop, which has some 500 of them: about 2 ms. */
@@ -108,6 +114,10 @@ export class Grant implements KeepableGrant, Due {
   readonly #hasBeenKept: boolean;
   /** undefined: the lock was acquired, not handed over. */
   readonly #origin: Origin | undefined;
+  /** Whether the present server, which has taken over, may have an earlier owner of the chain: it has not answered `handOverAgain`. */
+  #isInDoubt = false;
+  /** While it is being asked. Never rejects. */
+  #handingOverAgain: Promise<void> | undefined;
   /** Until the hand-over is answered: the previous grant, whose owner may still hold the lock on the server. */
   #predecessor: Grant | undefined;
   /** Set during a hand-over. Resolves when it ends, including the plain release that follows a failure. Never rejects. */
@@ -124,7 +134,7 @@ export class Grant implements KeepableGrant, Due {
   #isRenewalUnanswered = false;
   /** Serialises the commands that set or confirm the hold count, the lease or the owner. */
   readonly #turns = new LocalMutex();
-  /** The time limit of a hand-over's confirmation that is under way. */
+  /** The time limit of a hand-over's confirmation, or of its repetition at another server, that is under way. */
   #confirming: WaitLimit | undefined;
   #isShared: boolean;
   /** Whether a downgrade must be sent when the current turn ends. */
@@ -320,7 +330,13 @@ export class Grant implements KeepableGrant, Due {
     this.#isRenewalUnanswered = leaseMs > 0; // with 0, the command only checks the lease
   }
 
-  renewed(reply: KeepReply, { sentAt, leaseMs, deadline, answeredAt }: Renewal): boolean {
+  renewed(reply: KeepReply, renewal: Renewal): boolean {
+    const { sentAt, leaseMs, deadline, answeredAt } = renewal;
+    if (this.#handingOverAgain && !isKept(reply)) {
+      // That decides whether it is lost, if it is answered.
+      void this.#handingOverAgain.then(() => this.#isInDoubt && this.renewed(reply, renewal));
+      return true;
+    }
     if (leaseMs > 0) this.renewalLimit?.renewed(sentAt);
     this.checkDeadline(answeredAt);
     if (this.#isHeldOrIdle) {
@@ -368,22 +384,24 @@ export class Grant implements KeepableGrant, Due {
     this.#session.schedule.delete(this);
     this.#confirming?.end('closed');
     this.lock.unwatch(this);
-    if (next.kind === 'released' && next.isConfirmed && next.to === 'all') this.#wasReleased();
+    if (next.kind === 'lost' || (next.isConfirmed && next.to === 'all')) this.#recordOwners();
+    if (next === RELEASED && this.#isInDoubt)
+      this.#session.cleanup.remove(this.#removable, this.ownerId);
     // Until its release is confirmed, the grant stays in the session's list, so that a closing client waits for it.
     if (next.kind === 'lost' || next.isConfirmed) this.#forget();
     if (next.kind === 'lost') for (const hold of [...this.#holds]) hold.lost(next.error);
   }
 
   /**
-   * Records the owners of the hand-over chain as released: after a failover the new server may have missed their releases. Not recorded
-   * earlier, since until then these owners keep others out.
+   * Records its owner and the earlier ones as gone: after a failover the new server may have missed that. Not recorded earlier, since until
+   * then these owners keep others out.
    */
-  #wasReleased(): void {
+  #recordOwners(): void {
     const { released } = this.#session.cleanup;
     if (!released) return;
-    const restMs = leftMs(this.#deadline);
-    for (const ownerId of this.#chain.owners) released.add(this.lock, ownerId, restMs);
-    released.add(this.#removable, this.ownerId, restMs);
+    for (const { ownerId, deadline } of this.#chain.owners)
+      released.add(this.lock, ownerId, leftMs(deadline));
+    released.add(this.#removable, this.ownerId, leftMs(this.#deadline));
   }
 
   #forget(): void {
@@ -413,7 +431,8 @@ export class Grant implements KeepableGrant, Due {
     // This process no longer relies on the grant, but the server may still have this owner.
     const isUncertain = lossReason === 'expired' || lossReason === 'unreachable';
     const mayStand = isUncertain || this.lock.leavesRemains;
-    if (mayStand && lossReason !== 'closed') this.#abandon();
+    // (A closing client releases the owner itself, but no earlier one.)
+    if (this.#isInDoubt || (mayStand && lossReason !== 'closed')) this.#abandon();
     return event.error;
   }
 
@@ -530,7 +549,7 @@ export class Grant implements KeepableGrant, Due {
       if (this.isShared && !isShared) throw upgradeRefused(this.lock.name);
       const { lockWatchdogTimeoutMs } = this.#session;
       // Not less than this process relies on: a lock that has lost its expiry gets exactly this lease.
-      const leastMs = Math.max(leaseMs, leaseUntil(this.#deadline));
+      const leastMs = Math.max(leaseMs, leaseFor(leftMs(this.#deadline)));
       const wantedMs = this.#keeping ? Math.max(leastMs, lockWatchdogTimeoutMs) : leastMs;
       this.#stopKeeping(); // this command sets a count, which says that somebody is inside
       const holdCount = Math.max(this.holdCount + more, 1);
@@ -573,6 +592,10 @@ export class Grant implements KeepableGrant, Due {
       return send();
     });
     this.#throwIfLost();
+    if (!isKept(reply) && this.#handingOverAgain) {
+      await waitLimit.within(this.#handingOverAgain);
+      return await this.#ask(send, waitLimit);
+    }
     // A grant that was given up in the meantime is not lost: the clean-up has removed its owner.
     const isGivenUp = this.isReleased && !wasReleased;
     if (reply !== 'kept' && !isGivenUp) throw this.#loseTo(reply);
@@ -639,7 +662,7 @@ export class Grant implements KeepableGrant, Due {
     const { lock, ownerId, holdCount } = this;
     const share = async (): Promise<boolean> => {
       await lock.reenter(ownerId, holdCount, 0, this.#session.untilClosed, true);
-      return true;
+      return false; // it removes nothing
     };
     this.#session.cleanup.remove({ id: idOf('downgrade', lock.id), release: share }, ownerId);
   }
@@ -746,9 +769,17 @@ export class Grant implements KeepableGrant, Due {
     return releaseAt(this.lock, this.ownerId, this.#takenUntilMs, this.#session.clock);
   }
 
-  /** This owner, for the clean-up. */
+  /** This owner, for the clean-up; and before it the earlier ones, if the server may have one of them. */
   get #removable(): Removable {
-    return this.restMs > 0 ? { id: this.lock.id, release: () => this.#giveUp() } : this.lock;
+    const { lock } = this;
+    if (this.restMs === 0 && !this.#isInDoubt) return lock;
+    const former = this.#isInDoubt ? this.#chain.owners : [];
+    const release = async (): Promise<boolean> => {
+      const older = former.map(({ ownerId }) => lock.release(ownerId));
+      const [isReleased] = await Promise.all([this.#giveUp(), ...older]);
+      return isReleased;
+    };
+    return { id: lock.id, release };
   }
 
   /** Ends a hold; releases the lock with the last one. May be called again after a failure. */
@@ -897,7 +928,7 @@ export class Grant implements KeepableGrant, Due {
     const successorId = session.newOwnerId();
     const lease = deadlineOf(now(clock), next.leaseMs);
     const { owners, acquiredAt } = this.#chain;
-    const origin = { owners: [...owners, ownerId], acquiredAt };
+    const origin = { owners: [...owners, { ownerId, deadline: this.#deadline }], acquiredAt };
     const successor = (deadline: Deadline, token?: bigint): Grant =>
       new Grant(session, lock, successorId, deadline, token, origin);
     const entered = next.needsAnswer ? undefined : successor(earlier(lease, this.#deadline));
@@ -929,10 +960,12 @@ export class Grant implements KeepableGrant, Due {
       // Both owners absent at the first call: this grant was lost before. Absent on a repeat: an earlier call was executed, and the
       // successor has been lost since.
       if (outcome !== 'done' && !isRepeat) throw this.#loseTo(outcome);
-      this.#become(HANDED_OVER);
+      if (outcome === 'done') this.#become(HANDED_OVER);
       if (entered) entered.#handedOver(outcome, lease);
-      else if (outcome !== 'done') next.tryItself();
-      else next.accept(successor(lease, token));
+      else if (outcome === 'done') next.accept(successor(lease, token));
+      else next.tryItself();
+      // Only now: earlier owners are removed when the successor knows of its loss.
+      if (outcome !== 'done') this.#become(RELEASED);
     } catch (error) {
       const failure = entered ? this.#takenIfConflict(error) : error;
       const loss = failure instanceof LockLostError ? failure : undefined;
@@ -941,8 +974,9 @@ export class Grant implements KeepableGrant, Due {
       const thrown = loss ?? (await this.#releaseAfterAll(mayBeDone));
       if (entered) entered.#notHandedOver(thrown);
       // Only now: the clean-up also removes this owner, after which a loss of it could no longer be detected.
+      const removable = this.#removable;
       const release = async (): Promise<boolean> => {
-        await lock.release(ownerId); // first, or a late hand-over would replace this owner with the successor
+        await removable.release(ownerId); // first, or a late hand-over would replace this owner with the successor
         return await lock.release(successorId);
       };
       session.cleanup.remove({ id: lock.id, release }, successorId);
@@ -975,6 +1009,50 @@ export class Grant implements KeepableGrant, Due {
     if (this.#state.kind === 'held') this.#watch();
     else if (outcome === 'done' || this.isReleased) this.#abandon(); // lost or given up meanwhile
     this.#passTurn();
+  }
+
+  /**
+   * Another server has taken over. It may have missed hand-overs and have one of the earlier owners, so each of them hands over to this one
+   * again. Until that is answered, no other answer counts as a loss.
+   */
+  handOverAgain(): void {
+    const { owners } = this.#chain;
+    const { transfer } = this.lock;
+    // Before the hand-over to this owner is answered, its predecessor does it.
+    if (owners.length === 0 || !transfer || this.#predecessor || this.#handingOverAgain) return;
+    const { clock, connection, lockWatchdogTimeoutMs } = this.#session;
+    const limit = new WaitLimit({ clock, limitMs: leftMs(this.#deadline) });
+    const hasTurn = this.#turns.tryTake(); // a call that has it finds the present owner, or asks again
+    let deadline = this.#deadline;
+    const send = (): Promise<HandOverReply[]> => {
+      const sentAt = now(clock);
+      const restMs = leaseFor(leftMs(this.#deadline, sentAt)); // a lease that the caller has fixed stays as it is
+      const leaseMs = this.isWatched ? Math.max(restMs, lockWatchdogTimeoutMs) : restMs;
+      deadline = deadlineOf(sentAt, leaseMs);
+      const adopt = ({ ownerId }: FormerOwner): Promise<HandOverReply> =>
+        transfer.adopt(ownerId, this.ownerId, leaseMs, limit);
+      return Promise.all(owners.map(adopt));
+    };
+    this.#isInDoubt = true;
+    this.#isRenewalUnanswered = true;
+    this.#confirming = limit;
+    this.#handingOverAgain = retry(connection, limit, this.#named, send)
+      .then((replies) => {
+        const [{ outcome } = { outcome: 'deleted' as const }] = replies;
+        this.#isInDoubt = false;
+        if (outcome === 'done' || replies.some((reply) => reply.outcome === 'done'))
+          this.#prolong(deadline);
+        else if (this.#state.kind === 'held') this.#loseTo(outcome);
+      })
+      // Then the server may still have an earlier owner, or this one: a renewal finds out.
+      .catch((error: unknown) => this.#takenIfConflict(error))
+      .finally(() => {
+        this.#handingOverAgain = undefined;
+        limit.dispose();
+        this.#watch();
+        if (hasTurn) this.#passTurn();
+      })
+      .then(() => undefined);
   }
 
   /** As the successor: the hand-over has failed. `loss`, if the predecessor was lost: then this grant is lost for its holds, too. */

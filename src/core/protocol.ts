@@ -522,14 +522,14 @@ export function deadlineOf(sentAt: Instant, leaseMs: number): Deadline {
   return { since: sentAt, usableMs: leaseMs - driftMarginMs(leaseMs) };
 }
 
+/** The shortest lease, in whole milliseconds, on which a client may rely for `usableMs`. */
+export function leaseFor(usableMs: number): number {
+  return Math.max(Math.ceil(Math.min((usableMs + 2) / 0.99, 2 * usableMs)), 1);
+}
+
 /** The milliseconds left at `at`, by default now; 0 or less once the deadline has passed. */
 export function leftMs(deadline: Deadline, at?: Instant): number {
   return deadline.usableMs - elapsedMs(deadline.since, at);
-}
-
-/** The lease, in whole milliseconds, that a server must set now so that the deadline holds. */
-export function leaseUntil(deadline: Deadline): number {
-  return Math.ceil((leftMs(deadline) + 2) / 0.99);
 }
 
 /** The earlier of two deadlines. */

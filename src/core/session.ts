@@ -284,6 +284,17 @@ export class Session {
     waitLimit.dispose();
   }
 
+  /** There is a new connection; `isAnother`: it may be to another server. */
+  readonly connected = (isAnother: boolean): void => {
+    if (isAnother) this.moved();
+    this.cleanup.connected(isAnother);
+  };
+
+  /** Another server may have locks of this client by now. */
+  readonly moved = (): void => {
+    for (const grant of this.grants) grant.handOverAgain();
+  };
+
   #endCalls(ending: Ending): void {
     for (const call of [...this.acquisitions]) call.end(ending);
   }
@@ -323,6 +334,8 @@ export interface SessionGrant {
   whenSettled(): Promise<void>;
   /** Releases it on the server, whatever its local state. */
   giveBack(): Promise<boolean>;
+  /** Another server may have taken over, without the hand-overs that led to it: they are sent again. */
+  handOverAgain(): void;
 }
 
 /** A hold of another client's lock that is a member of a MultiLock of this client. */

@@ -169,7 +169,7 @@ describe('release() to a silent server', () => {
     const client = await silent();
     const lost = eventsOf(client, 'lost');
     const lock = client.getLock(name);
-    const first = await lock.acquire({ lease: 1_000 });
+    const first = await lock.acquire({ lease: 2_000 });
     let hasEnded = false;
     const second = lock.withLock(() => void (hasEnded = true)).catch((error: unknown) => error);
     await Promise.resolve(); // in line by then

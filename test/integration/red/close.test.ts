@@ -22,6 +22,27 @@ it("close() releases the client's Redlocks on all masters", async () => {
   for (const lock of locks) await nodes.nothingLeft(lock);
 });
 
+it.each(['held', 'deleted'])(
+  'a release behind an extension, in the same turn as close(), ends as without the close: the lock was %s',
+  async (state) => {
+    for (let round = 0; round < 5; round++) {
+      await using client = await nodes.client();
+      const lost = eventsOf(client.holdfast, 'lost');
+      const lock = client.lock(uniqueName());
+      const hold = await lock.acquire({ lease: 60_000 });
+      if (state === 'deleted') await nodes.remove(lock, [0, 1, 2]);
+      const calls = Promise.allSettled([hold.extend(60_000), hold.release()]);
+      await client.holdfast.close();
+      const reasons = (await calls).map((call) =>
+        call.status === 'rejected' ? (call.reason as LockLostError).lossReason : 'done',
+      );
+      expect(reasons).toEqual(state === 'held' ? ['done', 'done'] : ['deleted', 'deleted']);
+      expect(lost.map(({ lossReason }) => lossReason)).toEqual(state === 'held' ? [] : ['deleted']);
+      await nodes.nothingLeft(lock);
+    }
+  },
+);
+
 it('close() ends waits with ClosedError, and leaves no vote and no subscription', async () => {
   await using client = await nodes.client();
   const lock = client.lock(uniqueName());
