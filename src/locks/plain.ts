@@ -192,14 +192,22 @@ export class ReentrantLockBackend implements LockBackend {
     const publish = isTold ? this.#server.publishCommand(this.keys) : '';
     // The callback below notifies this client's own waiters, so the message that comes back to us must not count as another client's.
     const isHeard = isTold && this.#server.channels.isSubscribed(channel);
-    if (isHeard) this.localLine?.releasing();
+    if (isHeard) this.#turns?.releasing();
     return this.#calls.release(this.keys, ownerId, publish, (reply) => {
+      this.#turns?.answered();
       if (reply === 0) return false;
       if (typeof reply === 'string') this.#server.publishRefused(channel, reply);
       const listeners = typeof reply === 'number' ? reply - 1 : 0;
-      this.localLine?.released(listeners - Number(isHeard));
+      this.#released(listeners - Number(isHeard));
       return true;
     });
+  }
+
+  /** `others`: how many other clients were told. */
+  #released(others: number): void {
+    const { localLine } = this;
+    if (localLine) localLine.released(others);
+    else if (others > 0) this.#local.turnsOf(this.keys.lock, this.#server.schedule.clock).released(others);
   }
 
   async releaseIn(ownerId: string, inMs: number): Promise<boolean> {
@@ -362,7 +370,12 @@ export class ReentrantLockBackend implements LockBackend {
   }
 
   get isInUseHere(): boolean {
-    return this.hasWaiters || this.localGrant !== undefined;
+    return this.hasWaiters || this.localGrant !== undefined || this.owesTurns;
+  }
+
+  /** Whether this client has just released the lock, and its next caller lets others pass first. */
+  get owesTurns(): boolean {
+    return this.#turns?.owes ?? false;
   }
 
   /** None with `replicas`: the release would have to wait for their acknowledgement. */
@@ -410,6 +423,10 @@ export class ReentrantLockBackend implements LockBackend {
   get #idleGrant(): KeepableGrant | undefined {
     const grant = this.#local.latestOf(this.keys.lock);
     return grant?.isIdle ? grant : undefined;
+  }
+
+  get #turns(): FairnessBetweenClients | undefined {
+    return this.#local.knownTurns(this.keys.lock);
   }
 
   get #local(): LocalLocks {
@@ -496,9 +513,9 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
    */
   queue(): HeldReply | undefined {
     if (this.entry) return undefined;
-    const { localGrant, localLine } = this.#lock;
+    const { localGrant, localLine, owesTurns } = this.#lock;
     const seen = localGrant && { outcome: 'held' as const, ...localGrant.seen };
-    if (this.request.waitMs === 0 || (!seen && !localLine)) return seen;
+    if (this.request.waitMs === 0 || !(seen ?? localLine ?? owesTurns)) return seen;
     const line = localLine ?? this.#lock.line();
     this.entry = line.queue(this.request, this.next);
     if (seen) line.lastAnswer.held(seen, line.clock.nowMs());
@@ -612,6 +629,10 @@ class LocalLocks {
   /** This client's latest grant of the lock, until its release is confirmed: it may be held, kept, or being released. */
   latestOf(lock: string): KeepableGrant | undefined {
     return this.#grants.get(lock);
+  }
+
+  knownTurns(lock: string): FairnessBetweenClients | undefined {
+    return this.#turns.get(lock);
   }
 
   turnsOf(lock: string, clock: Clock): FairnessBetweenClients {

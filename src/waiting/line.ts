@@ -71,6 +71,7 @@ export class Line<Next = unknown> implements ChannelListener {
    */
   join(triedAtMs: number, ttlMs: number, seniority: Seniority = {}, next?: Next): LineEntry<Next> {
     const entry = this.#enter(new LineEntry(this, seniority, next));
+    if (this.#entries.size === 1) this.#turns.joined();
     const subscription = this.#listen();
     this.#lookBy(ttlMs);
     // A release after that attempt may have been published before we subscribed; its message may even have overtaken the answer.
@@ -82,6 +83,10 @@ export class Line<Next = unknown> implements ChannelListener {
   queue(seniority: Seniority = {}, next?: Next): LineEntry<Next> {
     const entry = this.#enter(new LineEntry(this, seniority, next));
     this.#lookBy(-1);
+    if (this.#entries.size === 1 && this.#turns.joined()) {
+      this.#listen(); // the releases that we wait for
+      this.#standBackBriefly();
+    }
     return entry;
   }
 
@@ -104,7 +109,6 @@ export class Line<Next = unknown> implements ChannelListener {
   stillHeld(entry: LineEntry<Next>, ttlMs: number): void {
     const attempt = this.isTrying(entry) ? this.#attempt : undefined;
     if (attempt) this.#attempt = undefined;
-    this.#turns.stillHeld();
     const wasDeaf = this.#subscription === undefined;
     const subscription = this.#listen();
     this.#lookAgain(ttlMs);
@@ -123,7 +127,6 @@ export class Line<Next = unknown> implements ChannelListener {
       this.#standBack.end();
     }
     if (this.#entries.size === 0) {
-      this.#turns.emptied();
       this.clock.clearTimer(this.#lookTimer);
       this.#standBack.end();
       this.#subscription?.close();
@@ -148,32 +151,35 @@ export class Line<Next = unknown> implements ChannelListener {
 
   message(): void {
     const { localHolder, verify } = this.#host;
-    // Only where no waiter would be woken anyway: another client's message may be mistaken for our own, which must not cost a wake-up.
-    if ((localHolder || this.#standBack.isOn) && this.#turns.takeOwnMessage()) return;
+    if (this.#turns.takeOwnMessage()) {
+      // The answer to our release, which may come later, decides what follows. This pause is for the case that the message was another client's.
+      if (!localHolder && !this.#standBack.isOn) this.#awaitNextRelease();
+      return;
+    }
     const isOurTurn = this.#turns.othersReleased();
     if (localHolder)
       verify?.(); // our holder has not released the lock, so it may have lost it
     else if (!isOurTurn)
-      // Restart the pause, even if it had ended and our attempt was too early, while another client still had the lock.
-      this.#standBack.begin(TURN_MS, this.#wakeFirst);
+      this.#awaitNextRelease(); // even if a pause had ended and our attempt was too early, while another client still had the lock
     else {
       this.#standBack.end();
       this.#wake();
     }
   }
 
-  /** This client is about to release the lock, and is subscribed itself, so it will receive its own message. */
-  releasing(): void {
-    this.#turns.expectOwnMessage();
+  /** A message after the last waiter has left: it counts for the next ones. */
+  late(): void {
+    if (!this.#turns.takeOwnMessage()) this.#turns.othersReleased();
   }
 
   /** This client has released the lock, and `others` subscribers of other clients got the message: they have their turn first. */
   released(others: number): void {
-    const turns = this.#turns.released(others);
-    const { roundTrip } = this.#host;
-    if (this.#attempt || others <= 0 || turns === undefined) this.#wake();
-    else if (turns > 0 || !roundTrip) this.#standBack.begin(TURN_MS, this.#wakeFirst);
-    else this.#standBack.beginRoundTrips(roundTrip, this.#wakeFirst);
+    const isOurs = this.#turns.hasHad; // or of another caller of this client, such as a MultiLock that gave it back
+    const turns = isOurs ? this.#turns.released(others) : 0;
+    if (others <= 0) this.#standBack.end();
+    if (this.#attempt || others <= 0 || !isOurs) this.#wake();
+    else if (turns > 0) this.#awaitNextRelease();
+    else this.#standBackBriefly();
   }
 
   /** The first waiter tries; if an attempt is under way, then after that. */
@@ -225,6 +231,17 @@ export class Line<Next = unknown> implements ChannelListener {
   readonly #wakeFirst = (): void => {
     this.#wake();
   };
+
+  #awaitNextRelease(): void {
+    this.#standBack.begin(this.#turns.pauseMs, this.#wakeFirst);
+  }
+
+  /** For two round trips: who wants the lock has heard of our release, and tries meanwhile. */
+  #standBackBriefly(): void {
+    const { roundTrip } = this.#host;
+    if (roundTrip) this.#standBack.beginRoundTrips(roundTrip, this.#wakeFirst);
+    else this.#awaitNextRelease();
+  }
 
   /** Polls when the lock, held for another `ttlMs` (-1: no expiry), may be free, unless a poll is already scheduled earlier. */
   #lookBy(ttlMs: number): void {
@@ -367,7 +384,8 @@ export class StandBack {
   }
 }
 
-// Lets the clients that want one lock take turns: a client that has released it pauses until the others have had it.
+// Lets the clients that want one lock take turns: a client that has released it lets the others pass, until it has heard as many releases by
+// others as there were between its last two turns, or none for a while.
 
 /** How many local hand-overs, and for how many milliseconds after the acquisition, a client makes before others have their turn. */
 export const MOST_HAND_OVERS = 16;
@@ -379,95 +397,101 @@ export const LONGEST_CHAIN_MS = 10;
  */
 export const TURN_MS: number = LONGEST_CHAIN_MS + 2;
 
-/** The largest number of other clients' turns that a client waits for. */
-const MOST_TURNS = 64;
+/** If nobody comes, the client whose last turn is the longest ago tries first: for so many turns, it waits a millisecond less for each. */
+const RANKED_TURNS = 4;
 
-/** Every so many releases, all subscribers may have a turn, however few used theirs before: more of them may want the lock by now. */
+/** Every so many releases, all who listen may have a turn, however few came before: more of them may want the lock by now. */
 const ALL_EVERY = 16;
 
-/** For how many milliseconds after a release we expect to receive our own message. */
+/** For how many milliseconds after the answer to a release we expect to receive our own message. */
 const OWN_MESSAGE_MS = 20;
 
 export class FairnessBetweenClients {
   readonly #clock: Clock;
-  /** An estimate of how many other clients take a turn, from recent rounds. */
-  #usual = MOST_TURNS;
+  /** How many releases by others came between our last two turns. */
+  #usual = 0;
+  /** How many others heard our last release. */
+  #listeners = 0;
   #releases = 0;
-  /** How many turns of other clients are still to come before we try. */
+  /** For how many releases by others we wait before we try. */
   #awaited = 0;
-  /** How many releases by other clients came since our own. */
+  /** How many came since our own. */
   #had = 0;
   /** Whether a waiter of the line has had the lock since this client last released it. */
-  #hadIt = false;
-  #ownMessages = 0;
-  #ownUntilMs = 0;
+  #hasHad = false;
+  /** Until when our own message may come. */
+  #ownUntilMs = -Infinity;
+  /** Until when a caller that comes to the empty line lets others pass first. */
+  #owesUntilMs = -Infinity;
 
   constructor(clock: Clock = PROCESS_CLOCK) {
     this.#clock = clock;
   }
 
   /** We are about to release the lock, and are subscribed to its channel ourselves. */
-  expectOwnMessage(): void {
-    this.#ownMessages++;
-    this.#ownUntilMs = this.#clock.nowMs() + OWN_MESSAGE_MS;
+  releasing(): void {
+    this.#ownUntilMs = Infinity;
   }
 
-  /** Whether a received message counts as our own; if so, one fewer is expected. */
+  /** The server has answered our release. */
+  answered(): void {
+    this.#ownUntilMs = Math.min(this.#ownUntilMs, this.#clock.nowMs() + OWN_MESSAGE_MS);
+  }
+
+  /** Whether a received message counts as our own; if so, no further one is expected. */
   takeOwnMessage(): boolean {
-    if (this.#clock.nowMs() > this.#ownUntilMs) this.#ownMessages = 0;
-    if (this.#ownMessages === 0) return false;
-    this.#ownMessages--;
-    return true;
+    const isOwn = this.#clock.nowMs() <= this.#ownUntilMs;
+    this.#ownUntilMs = -Infinity;
+    return isOwn;
   }
 
-  /**
-   * We have released the lock, and `others` other subscribers got the message. Returns how many of their turns to wait for; undefined: the
-   * lock was not held by a waiter of the line, but by another caller of this client, such as a MultiLock that gave it back.
-   */
-  released(others: number): number | undefined {
+  /** Whether the release that comes next is by a waiter of the line, not by another caller such as a MultiLock that gives it back. */
+  get hasHad(): boolean {
+    return this.#hasHad;
+  }
+
+  /** Whether we have just released the lock, and others have not had their turns. */
+  get owes(): boolean {
+    return this.#clock.nowMs() < this.#owesUntilMs && this.#had < Math.max(this.#awaited, 1);
+  }
+
+  /** How long we wait for the next release by another client. */
+  get pauseMs(): number {
+    return TURN_MS + Math.max(RANKED_TURNS - this.#had, 0);
+  }
+
+  /** We have released the lock, and `others` other subscribers got the message. Returns for how many of their releases to wait. */
+  released(others: number): number {
     // `others` is negative if our own subscription was not counted: a cluster node counts only its own subscribers.
     const listeners = Math.max(others, 0);
-    if (!this.#hadIt) return undefined;
-    this.#hadIt = false;
+    const isFull = listeners > this.#listeners || ++this.#releases % ALL_EVERY === 0;
+    this.#listeners = listeners;
+    this.#awaited = isFull ? listeners : Math.min(listeners, this.#usual);
     this.#had = 0;
-    const isFull = ++this.#releases % ALL_EVERY === 0;
-    if (!isFull && listeners > 0) this.#usual = Math.min(this.#usual, listeners);
-    this.#awaited = Math.min(listeners, isFull ? MOST_TURNS : this.#usual);
+    this.#hasHad = false;
+    this.#owesUntilMs = listeners > 0 ? this.#clock.nowMs() + TURN_MS : -Infinity;
     return this.#awaited;
   }
 
   /** Another client has released the lock. Returns whether it is our turn. */
   othersReleased(): boolean {
     this.#had++;
-    if (this.#awaited > 0) this.#awaited--;
-    return this.#awaited === 0;
+    return this.#had >= this.#awaited;
   }
 
-  /**
-   * We have the lock again. If fewer turns came than awaited, lowers the estimate to those; but at most by half at once, since a machine
-   * may just be slow.
-   */
+  /** A caller joins the empty line. Returns whether it lets others pass first; if not, the client owes them nothing any more. */
+  joined(): boolean {
+    const { owes } = this;
+    if (!owes) this.#awaited = 0;
+    return owes;
+  }
+
+  /** A waiter of the line has the lock. */
   granted(): void {
-    this.#hadIt = true;
-    if (this.#awaited > 0) this.#usual = Math.max(this.#had, this.#usual >> 1);
+    this.#hasHad = true;
+    this.#usual = this.#had;
     this.#awaited = 0;
-  }
-
-  /**
-   * Our try found the lock held by another client. If all awaited turns came, there is one client more than estimated. If not, and nobody
-   * released the lock for a while, then some clients do not want it, and the former holder has it again: waiting for one more turn is
-   * enough.
-   */
-  stillHeld(): void {
-    if (this.#awaited > 0) {
-      this.#usual = Math.max(this.#had, this.#usual >> 1);
-      this.#awaited = 1;
-    } else if (this.#usual < MOST_TURNS) this.#usual++;
-  }
-
-  /** The line is empty: later waiters owe the other clients no turns. */
-  emptied(): void {
-    this.#awaited = 0;
+    this.#owesUntilMs = -Infinity;
   }
 }
 
