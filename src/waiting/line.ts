@@ -464,7 +464,7 @@ export class FairnessBetweenClients {
   released(others: number): number {
     // `others` is negative if our own subscription was not counted: a cluster node counts only its own subscribers.
     const listeners = Math.max(others, 0);
-    const isFull = listeners > this.#listeners || ++this.#releases % ALL_EVERY === 0;
+    const isFull = ++this.#releases % ALL_EVERY === 0 || listeners > this.#listeners;
     this.#listeners = listeners;
     this.#awaited = isFull ? listeners : Math.min(listeners, this.#usual);
     this.#had = 0;

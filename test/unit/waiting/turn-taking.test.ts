@@ -1,6 +1,6 @@
 // How long a client that has released a lock stands back for other clients that want it.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Line, TURN_MS, FairnessBetweenClients } from '../../../src/waiting/line.js';
+import { Line, type LineEntry, TURN_MS, FairnessBetweenClients } from '../../../src/waiting/line.js';
 import { settle } from '../../support/occupancy.js';
 
 beforeEach(() => {
@@ -27,33 +27,38 @@ describe('the turns that a client gives others', () => {
     expect(turns.released(3)).toBe(2);
   });
 
-  it('are halved when nobody came, since a client that wants the lock may be slow', () => {
+  it('are none when nobody came last time', () => {
     const turns = turnsOfHolder();
     const awaited = Array.from({ length: 4 }, () => {
       const count = turns.released(4);
       turns.granted();
       return count;
     });
-    expect(awaited).toEqual([4, 2, 1, 0]);
+    expect(awaited).toEqual([4, 0, 0, 0]);
   });
 
-  it('are one more when another client still holds the lock after all have had their turns', () => {
+  it('are as many as came last time, even if that were more than awaited, but one for each listener at most', () => {
     const turns = turnsOfHolder();
-    turns.released(2);
+    turns.released(3);
     turns.othersReleased();
     turns.granted();
-    expect(turns.released(2)).toBe(1);
-    expect(turns.othersReleased()).toBe(true);
-    turns.stillHeld();
-    turns.granted();
-    expect(turns.released(2)).toBe(2);
+    const awaited = Array.from({ length: 2 }, () => {
+      const count = turns.released(3);
+      for (let came = 0; came < 5; came++) turns.othersReleased();
+      turns.granted();
+      return count;
+    });
+    expect(awaited).toEqual([1, 3]);
   });
 
-  it('are none after a release by a caller outside this line', () => {
+  it('are one for each listener when more listen than last time: a new one wants the lock', () => {
     const turns = turnsOfHolder();
-    turns.released(2);
-    expect(turns.released(2)).toBeUndefined();
-    expect([turns.othersReleased(), turns.othersReleased()]).toEqual([false, true]); // as before
+    const awaited = [1, 1, 2, 2].map((listeners) => {
+      const count = turns.released(listeners);
+      turns.granted();
+      return count;
+    });
+    expect(awaited).toEqual([1, 0, 2, 0]);
   });
 
   it('are one for each listener every 16th time, even if nobody came lately', () => {
@@ -71,14 +76,40 @@ describe('the turns that a client gives others', () => {
     expect(turnsOfHolder().released(0)).toBe(0);
   });
 
-  it('do not include our own message, which comes soon or never', () => {
+  it('do not include our own message, which comes before the answer, soon after it, or never', () => {
     const turns = new FairnessBetweenClients();
     expect(turns.takeOwnMessage()).toBe(false);
-    turns.expectOwnMessage();
+    turns.releasing();
+    vi.advanceTimersByTime(1_000);
     expect([turns.takeOwnMessage(), turns.takeOwnMessage()]).toEqual([true, false]);
-    turns.expectOwnMessage();
+    turns.answered();
+    expect(turns.takeOwnMessage()).toBe(false);
+    turns.releasing();
+    turns.answered();
     vi.advanceTimersByTime(1_000);
     expect(turns.takeOwnMessage()).toBe(false);
+  });
+
+  it.each([
+    [0, true],
+    [TURN_MS - 1, true],
+    [TURN_MS, false],
+  ])('are still owed %i ms after the release: %s', (ms, owes) => {
+    const turns = turnsOfHolder();
+    turns.released(1);
+    vi.advanceTimersByTime(ms);
+    expect(turns.owes).toBe(owes);
+  });
+
+  it('are not owed any more when all have had them, or when we have the lock again', () => {
+    const turns = turnsOfHolder();
+    turns.released(1);
+    turns.othersReleased();
+    expect(turns.owes).toBe(false);
+    turns.released(1);
+    expect(turns.owes).toBe(true);
+    turns.granted();
+    expect(turns.owes).toBe(false);
   });
 });
 
@@ -86,15 +117,17 @@ describe('a line whose client has released the lock', () => {
   let isHeldHere: boolean;
   let answers: (() => void)[];
   let line: Line;
+  let turns: FairnessBetweenClients;
   const verify = vi.fn();
 
   beforeEach(() => {
     isHeldHere = true;
     answers = [];
     verify.mockClear();
+    turns = turnsOfHolder();
     line = new Line({
       lookEveryMs: 10_000,
-      turns: turnsOfHolder(),
+      turns,
       get localHolder() {
         return isHeldHere ? { holder: 'us:1', holderTtlMs: 1_000 } : undefined;
       },
@@ -106,12 +139,29 @@ describe('a line whose client has released the lock', () => {
   });
 
   /** Two callers join the line, then `others` listeners receive the release message. */
-  function released(others: number): { mayTry: () => boolean } {
+  function released(others: number): { mayTry: () => boolean; leave: (leaseMs: number) => void } {
     const first = line.queue();
     line.queue();
     isHeldHere = false;
     line.released(others);
-    return { mayTry: () => first.mayTry };
+    return {
+      mayTry: () => first.mayTry,
+      leave: (leaseMs) => {
+        first.leave(leaseMs);
+      },
+    };
+  }
+
+  /** A line with one caller, in which a query is answered when the test says so. */
+  function calmLine(of: FairnessBetweenClients): { line: Line; first: LineEntry } {
+    const calm = new Line({
+      lookEveryMs: 10_000,
+      turns: of,
+      subscribe: () => ({ mayHaveMissed: () => false, close: () => undefined }),
+      roundTrip: () => new Promise<void>((resolve) => answers.push(resolve)),
+      onEmpty: () => undefined,
+    });
+    return { line: calm, first: calm.queue() };
   }
 
   it('tries at once when nobody else listens', () => {
@@ -128,23 +178,16 @@ describe('a line whose client has released the lock', () => {
     expect(first.mayTry()).toBe(true);
   });
 
-  it('tries when a turn has passed without a release', () => {
-    const first = released(2);
-    line.message();
-    vi.advanceTimersByTime(TURN_MS);
-    expect(first.mayTry()).toBe(true);
-  });
-
-  it('stands back for one more release at most after a try that came too early, however many listen', () => {
-    const sleeper = line.queue();
-    isHeldHere = false;
-    line.released(11);
-    vi.advanceTimersByTime(TURN_MS);
-    sleeper.stillHeld(30_000);
-    let heard = 0;
-    for (; !sleeper.mayTry && heard < 20; heard++) line.message();
-    expect(heard).toBe(1);
-    sleeper.leave();
+  it('tries when a turn has passed without a release, the sooner the longer ago its own turn is', () => {
+    const waited = [0, 1, 4, 5].map((count) => {
+      const first = released(10);
+      for (let came = 0; came < count; came++) line.message();
+      const sinceMs = performance.now();
+      while (!first.mayTry()) vi.advanceTimersByTime(1);
+      first.leave(30_000);
+      return performance.now() - sinceMs;
+    });
+    expect(waited).toEqual([TURN_MS + 4, TURN_MS + 3, TURN_MS, TURN_MS]);
   });
 
   it('is woken by the next release if the server did not count its own subscription', () => {
@@ -158,7 +201,10 @@ describe('a line whose client has released the lock', () => {
     sleeper.leave();
   });
 
-  it('of new waiters owes nothing to the listeners of earlier waiters', () => {
+  it.each([
+    ['lets others pass while they have not had their turns', 0, false],
+    ['owes nothing after a while', TURN_MS, true],
+  ])('of new waiters %s', (_, afterMs, mayTry) => {
     const turns = turnsOfHolder();
     const make = (): Line =>
       new Line({
@@ -171,11 +217,53 @@ describe('a line whose client has released the lock', () => {
     const gaveUp = before.queue();
     before.released(3);
     gaveUp.leave();
+    vi.advanceTimersByTime(afterMs);
     const anew = make();
     const newcomer = anew.join(performance.now(), 30_000);
     anew.message();
-    expect(newcomer.mayTry).toBe(true);
+    expect(newcomer.mayTry).toBe(mayTry);
     newcomer.leave();
+  });
+
+  it('lets others pass for two round trips when a caller comes right after the release', async () => {
+    const turns = turnsOfHolder();
+    turns.released(2);
+    const { first } = calmLine(turns);
+    for (const count of [1, 2]) {
+      expect([first.mayTry, answers.length]).toEqual([false, count]);
+      answers.at(-1)?.();
+      await settle();
+    }
+    expect(first.mayTry).toBe(true);
+    first.stillHeld(30_000);
+    first.leave();
+  });
+
+  it('counts the releases that it hears while nobody waits', () => {
+    const turns = turnsOfHolder();
+    const { line: empty, first } = calmLine(turns);
+    first.leave(30_000);
+    turns.releasing();
+    turns.released(1);
+    empty.late(); // its own
+    expect(turns.owes).toBe(true);
+    empty.late();
+    expect(turns.owes).toBe(false);
+  });
+
+  it('keeps standing back when another client holds the lock for longer than a turn', () => {
+    const sleeper = line.queue();
+    isHeldHere = false;
+    line.released(3);
+    vi.advanceTimersByTime(2 * TURN_MS);
+    expect(sleeper.mayTry).toBe(true);
+    sleeper.stillHeld(30_000);
+    line.message();
+    line.message();
+    expect(sleeper.mayTry).toBe(false);
+    line.message();
+    expect(sleeper.mayTry).toBe(true);
+    sleeper.leave();
   });
 
   it.each([
@@ -195,7 +283,7 @@ describe('a line whose client has released the lock', () => {
     const [first, second] = [line.queue(), line.queue()];
     isHeldHere = false;
     line.released(3);
-    vi.advanceTimersByTime(TURN_MS);
+    vi.advanceTimersByTime(2 * TURN_MS);
     line.message(); // during the try, which succeeds
     first.leave(30_000);
     end();
@@ -205,7 +293,7 @@ describe('a line whose client has released the lock', () => {
 
   it('does not stand back longer when another caller of its client releases the lock after a moment', () => {
     const first = released(2);
-    vi.advanceTimersByTime(TURN_MS - 1);
+    vi.advanceTimersByTime(TURN_MS + 3);
     line.released(2); // by a caller that is not in the line
     vi.advanceTimersByTime(1);
     expect(first.mayTry()).toBe(true);
@@ -215,7 +303,7 @@ describe('a line whose client has released the lock', () => {
     const sleeper = line.queue();
     isHeldHere = false;
     line.released(2);
-    vi.advanceTimersByTime(TURN_MS);
+    vi.advanceTimersByTime(2 * TURN_MS);
     expect(sleeper.mayTry).toBe(true);
     line.message(); // during the try: the first of two
     sleeper.stillHeld(1_000);
@@ -225,27 +313,38 @@ describe('a line whose client has released the lock', () => {
     sleeper.leave();
   });
 
-  it('is neither delayed nor woken by its own message', () => {
-    line.releasing();
-    const first = released(1);
-    line.message(); // its own
-    expect(first.mayTry()).toBe(false);
-    line.message();
-    expect(first.mayTry()).toBe(true);
+  it.each(['before', 'after'])(
+    'is neither delayed nor woken by its own message %s the answer to its release',
+    (when) => {
+      turns.releasing();
+      const sleeper = line.queue();
+      isHeldHere = false;
+      if (when === 'before') line.message();
+      expect(sleeper.mayTry).toBe(false);
+      turns.answered();
+      line.released(1);
+      if (when === 'after') line.message();
+      expect(sleeper.mayTry).toBe(false);
+      line.message();
+      expect(sleeper.mayTry).toBe(true);
+      sleeper.leave();
+    },
+  );
+
+  it("tries a turn later if what it took for its own message was another client's", () => {
+    turns.releasing();
+    const sleeper = line.queue();
+    isHeldHere = false;
+    line.message(); // the answer to the release never comes
+    vi.advanceTimersByTime(2 * TURN_MS);
+    expect(sleeper.mayTry).toBe(true);
+    sleeper.leave();
   });
 
   it('tries when the answers to two queries have come, where nobody came last time', async () => {
-    const turns = turnsOfHolder();
     turns.released(1);
     turns.granted();
-    const calm = new Line({
-      lookEveryMs: 10_000,
-      turns,
-      subscribe: () => ({ mayHaveMissed: () => false, close: () => undefined }),
-      roundTrip: () => new Promise<void>((resolve) => answers.push(resolve)),
-      onEmpty: () => undefined,
-    });
-    const first = calm.queue();
+    const { line: calm, first } = calmLine(turns);
     calm.released(1);
     for (const count of [1, 2]) {
       expect([first.mayTry, answers.length]).toEqual([false, count]);
