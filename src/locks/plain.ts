@@ -192,7 +192,7 @@ export class ReentrantLockBackend implements LockBackend {
     const publish = isTold ? this.#server.publishCommand(this.keys) : '';
     // The callback below notifies this client's own waiters, so the message that comes back to us must not count as another client's.
     const isHeard = isTold && this.#server.channels.isSubscribed(channel);
-    if (isHeard) this.#turns?.releasing();
+    this.#turns?.releasing(isHeard);
     return this.#calls.release(this.keys, ownerId, publish, (reply) => {
       this.#turns?.answered();
       if (reply === 0) return false;
@@ -207,7 +207,8 @@ export class ReentrantLockBackend implements LockBackend {
   #released(others: number): void {
     const { localLine } = this;
     if (localLine) localLine.released(others);
-    else if (others > 0) this.#local.turnsOf(this.keys.lock, this.#server.schedule.clock).released(others);
+    else if (others > 0)
+      this.#local.turnsOf(this.keys.lock, this.#server.schedule.clock).released(others);
   }
 
   async releaseIn(ownerId: string, inMs: number): Promise<boolean> {

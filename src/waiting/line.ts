@@ -428,14 +428,17 @@ export class FairnessBetweenClients {
     this.#clock = clock;
   }
 
-  /** We are about to release the lock, and are subscribed to its channel ourselves. */
-  releasing(): void {
-    this.#ownUntilMs = Infinity;
+  /** We are about to release the lock. `isHeard`: we are subscribed to its channel ourselves. */
+  releasing(isHeard: boolean): void {
+    if (isHeard) this.#ownUntilMs = Infinity;
+    this.#had = 0;
+    if (this.#listeners > 0) this.#owesUntilMs = Infinity;
   }
 
   /** The server has answered our release. */
   answered(): void {
     this.#ownUntilMs = Math.min(this.#ownUntilMs, this.#clock.nowMs() + OWN_MESSAGE_MS);
+    this.#owesUntilMs = -Infinity;
   }
 
   /** Whether a received message counts as our own; if so, no further one is expected. */
@@ -450,7 +453,7 @@ export class FairnessBetweenClients {
     return this.#hasHad;
   }
 
-  /** Whether we have just released the lock, and others have not had their turns. */
+  /** Whether we are just releasing the lock, or have released it a moment ago, and others have not had their turns. */
   get owes(): boolean {
     return this.#clock.nowMs() < this.#owesUntilMs && this.#had < Math.max(this.#awaited, 1);
   }
@@ -467,7 +470,6 @@ export class FairnessBetweenClients {
     const isFull = ++this.#releases % ALL_EVERY === 0 || listeners > this.#listeners;
     this.#listeners = listeners;
     this.#awaited = isFull ? listeners : Math.min(listeners, this.#usual);
-    this.#had = 0;
     this.#hasHad = false;
     this.#owesUntilMs = listeners > 0 ? this.#clock.nowMs() + TURN_MS : -Infinity;
     return this.#awaited;

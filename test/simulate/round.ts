@@ -1,5 +1,5 @@
 // One round of the simulator: everybody works while things go wrong, all is healed, all who wait get their turn, all clients close, and nothing
-// may be left. The checker of the fault campaign judges.
+// may be left. The checker of the fault campaign judges. In the end a crowd of callers shows whether clients take turns.
 import { LockKeys } from '../../src/redis/keys.js';
 import { memoryMs, waitingInVain } from '../chaos/ending.js';
 import { check } from '../chaos/checker/check.js';
@@ -11,6 +11,7 @@ import type { Kind, Plan, PlanWishes } from '../chaos/plan.js';
 import { faultsOf, schedule } from './faults.js';
 import { observe } from './observer.js';
 import type { SimServer } from './network.js';
+import { playTurns } from './turns.js';
 import { World } from './world.js';
 
 export interface RoundResult {
@@ -64,6 +65,7 @@ export async function playRound(
     const stuck = await drain(world);
     isOver = true;
     const left = stuck.length > 0 ? [] : await close(world, healedAt);
+    const turns = await playTurns(kind, seed, trace);
     const evidence = {
       plan,
       history,
@@ -76,8 +78,8 @@ export async function playRound(
     return {
       plan,
       evidence,
-      violations: [...check(evidence), ...stuck, ...left],
-      commandCount: world.commandCount,
+      violations: [...check(evidence), ...stuck, ...left, ...turns.violations],
+      commandCount: world.commandCount + turns.commandCount,
       callCount: history.sections.size,
       keptCount: history.keptCount,
       tookMs: time.nowMs - startMs,

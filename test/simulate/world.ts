@@ -189,7 +189,8 @@ export class World {
   }
 }
 
-function libraryOf(link: Link, process: SimProcess, random: () => number): Library {
+/** The server at the other end of the link, for a client of this process. */
+export function libraryOf(link: Link, process: SimProcess, random: () => number): Library {
   const { target, keyPrefix } = memoryLibrary(link.server, { carry: () => undefined });
   return {
     target,

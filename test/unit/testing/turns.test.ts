@@ -26,22 +26,25 @@ const CROWDS = [
   { count: 3, callers: 2, holdMs: 15 },
 ];
 
-describe.each(CROWDS)('of $count clients with $callers callers each, $holdMs ms a hold', (crowd) => {
-  const { count, ...each } = crowd;
+describe.each(CROWDS)(
+  'of $count clients with $callers callers each, $holdMs ms a hold',
+  (crowd) => {
+    const { count, ...each } = crowd;
 
-  it('none gets less than a third of an even share', async () => {
-    const of = newClients(new MemoryRedis(), count);
-    expect(leastShare(await contend(of, { ...each, forMs: 700 }))).toBeGreaterThan(1 / 3);
-  });
+    it('none gets less than a third of an even share', async () => {
+      const of = newClients(new MemoryRedis(), count);
+      expect(leastShare(await contend(of, { ...each, forMs: 700 }))).toBeGreaterThan(1 / 3);
+    });
 
-  it('none gets less than a third of an even share in the time of fake timers', async () => {
-    vi.useFakeTimers();
-    const of = newClients(new MemoryRedis(), count);
-    const counts = contend(of, { ...each, holdMs: Math.max(each.holdMs, 1), forMs: 1_000 });
-    await vi.advanceTimersByTimeAsync(2_000);
-    expect(leastShare(await counts)).toBeGreaterThan(1 / 3);
-  });
-});
+    it('none gets less than a third of an even share in the time of fake timers', async () => {
+      vi.useFakeTimers();
+      const of = newClients(new MemoryRedis(), count);
+      const counts = contend(of, { ...each, holdMs: Math.max(each.holdMs, 1), forMs: 1_000 });
+      await vi.advanceTimersByTimeAsync(2_000);
+      expect(leastShare(await counts)).toBeGreaterThan(1 / 3);
+    });
+  },
+);
 
 it('while time stands still, two clients that want the lock in turn are never kept waiting by each other', async () => {
   vi.useFakeTimers();

@@ -1,6 +1,11 @@
 // How long a client that has released a lock stands back for other clients that want it.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Line, type LineEntry, TURN_MS, FairnessBetweenClients } from '../../../src/waiting/line.js';
+import {
+  Line,
+  type LineEntry,
+  TURN_MS,
+  FairnessBetweenClients,
+} from '../../../src/waiting/line.js';
 import { settle } from '../../support/occupancy.js';
 
 beforeEach(() => {
@@ -18,19 +23,26 @@ function turnsOfHolder(): FairnessBetweenClients {
   return turns;
 }
 
+/** This client releases the lock, which `others` other listeners hear. Returns for how many releases by others it waits. */
+function release(turns: FairnessBetweenClients, others: number): number {
+  turns.releasing(false);
+  turns.answered();
+  return turns.released(others);
+}
+
 describe('the turns that a client gives others', () => {
   it('are one for each listener, and next time as many as came', () => {
     const turns = turnsOfHolder();
-    expect(turns.released(3)).toBe(3);
+    expect(release(turns, 3)).toBe(3);
     expect([turns.othersReleased(), turns.othersReleased()]).toEqual([false, false]);
     turns.granted(); // two of three wanted it
-    expect(turns.released(3)).toBe(2);
+    expect(release(turns, 3)).toBe(2);
   });
 
   it('are none when nobody came last time', () => {
     const turns = turnsOfHolder();
     const awaited = Array.from({ length: 4 }, () => {
-      const count = turns.released(4);
+      const count = release(turns, 4);
       turns.granted();
       return count;
     });
@@ -39,11 +51,11 @@ describe('the turns that a client gives others', () => {
 
   it('are as many as came last time, even if that were more than awaited, but one for each listener at most', () => {
     const turns = turnsOfHolder();
-    turns.released(3);
+    release(turns, 3);
     turns.othersReleased();
     turns.granted();
     const awaited = Array.from({ length: 2 }, () => {
-      const count = turns.released(3);
+      const count = release(turns, 3);
       for (let came = 0; came < 5; came++) turns.othersReleased();
       turns.granted();
       return count;
@@ -54,7 +66,7 @@ describe('the turns that a client gives others', () => {
   it('are one for each listener when more listen than last time: a new one wants the lock', () => {
     const turns = turnsOfHolder();
     const awaited = [1, 1, 2, 2].map((listeners) => {
-      const count = turns.released(listeners);
+      const count = release(turns, listeners);
       turns.granted();
       return count;
     });
@@ -64,7 +76,7 @@ describe('the turns that a client gives others', () => {
   it('are one for each listener every 16th time, even if nobody came lately', () => {
     const turns = turnsOfHolder();
     const awaited = Array.from({ length: 32 }, () => {
-      const count = turns.released(2);
+      const count = release(turns, 2);
       turns.granted();
       return count;
     });
@@ -79,12 +91,12 @@ describe('the turns that a client gives others', () => {
   it('do not include our own message, which comes before the answer, soon after it, or never', () => {
     const turns = new FairnessBetweenClients();
     expect(turns.takeOwnMessage()).toBe(false);
-    turns.releasing();
+    turns.releasing(true);
     vi.advanceTimersByTime(1_000);
     expect([turns.takeOwnMessage(), turns.takeOwnMessage()]).toEqual([true, false]);
     turns.answered();
     expect(turns.takeOwnMessage()).toBe(false);
-    turns.releasing();
+    turns.releasing(true);
     turns.answered();
     vi.advanceTimersByTime(1_000);
     expect(turns.takeOwnMessage()).toBe(false);
@@ -96,17 +108,17 @@ describe('the turns that a client gives others', () => {
     [TURN_MS, false],
   ])('are still owed %i ms after the release: %s', (ms, owes) => {
     const turns = turnsOfHolder();
-    turns.released(1);
+    release(turns, 1);
     vi.advanceTimersByTime(ms);
     expect(turns.owes).toBe(owes);
   });
 
   it('are not owed any more when all have had them, or when we have the lock again', () => {
     const turns = turnsOfHolder();
-    turns.released(1);
+    release(turns, 1);
     turns.othersReleased();
     expect(turns.owes).toBe(false);
-    turns.released(1);
+    release(turns, 1);
     expect(turns.owes).toBe(true);
     turns.granted();
     expect(turns.owes).toBe(false);
@@ -143,6 +155,7 @@ describe('a line whose client has released the lock', () => {
     const first = line.queue();
     line.queue();
     isHeldHere = false;
+    turns.releasing(false);
     line.released(others);
     return {
       mayTry: () => first.mayTry,
@@ -227,7 +240,7 @@ describe('a line whose client has released the lock', () => {
 
   it('lets others pass for two round trips when a caller comes right after the release', async () => {
     const turns = turnsOfHolder();
-    turns.released(2);
+    release(turns, 2);
     const { first } = calmLine(turns);
     for (const count of [1, 2]) {
       expect([first.mayTry, answers.length]).toEqual([false, count]);
@@ -239,11 +252,23 @@ describe('a line whose client has released the lock', () => {
     first.leave();
   });
 
+  it('lets others pass when a caller comes while the release is under way, and others heard the one before', () => {
+    const holder = turnsOfHolder();
+    holder.releasing(false);
+    expect(holder.owes).toBe(false); // nobody is known to listen
+    holder.released(1);
+    holder.granted();
+    holder.releasing(false);
+    expect(holder.owes).toBe(true);
+    holder.answered(); // it was not ours any more
+    expect(holder.owes).toBe(false);
+  });
+
   it('counts the releases that it hears while nobody waits', () => {
     const turns = turnsOfHolder();
     const { line: empty, first } = calmLine(turns);
     first.leave(30_000);
-    turns.releasing();
+    turns.releasing(true);
     turns.released(1);
     empty.late(); // its own
     expect(turns.owes).toBe(true);
@@ -316,7 +341,7 @@ describe('a line whose client has released the lock', () => {
   it.each(['before', 'after'])(
     'is neither delayed nor woken by its own message %s the answer to its release',
     (when) => {
-      turns.releasing();
+      turns.releasing(true);
       const sleeper = line.queue();
       isHeldHere = false;
       if (when === 'before') line.message();
@@ -332,7 +357,7 @@ describe('a line whose client has released the lock', () => {
   );
 
   it("tries a turn later if what it took for its own message was another client's", () => {
-    turns.releasing();
+    turns.releasing(true);
     const sleeper = line.queue();
     isHeldHere = false;
     line.message(); // the answer to the release never comes
@@ -342,7 +367,7 @@ describe('a line whose client has released the lock', () => {
   });
 
   it('tries when the answers to two queries have come, where nobody came last time', async () => {
-    turns.released(1);
+    release(turns, 1);
     turns.granted();
     const { line: calm, first } = calmLine(turns);
     calm.released(1);
@@ -356,7 +381,7 @@ describe('a line whose client has released the lock', () => {
 
   it('polls in the end, even without a message and without an answer', () => {
     const turns = turnsOfHolder();
-    turns.released(1);
+    release(turns, 1);
     turns.granted();
     const deaf = new Line({
       lookEveryMs: 10_000,
