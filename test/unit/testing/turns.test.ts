@@ -51,10 +51,10 @@ it('while time stands still, two clients that want the lock in turn are never ke
   const locks = newClients(new MemoryRedis(), 2).map((client) => client.getLock('till'));
   let stays = 0;
   const work = async (index: number): Promise<void> => {
-    for (let round = 0; round < 100; round++)
+    for (let round = 0; round < 30; round++)
       await locks[index]!.withLock(() => Promise.resolve(stays++));
   };
   await Promise.all([work(0), work(1)]);
-  for (let round = 0; round < 100; round++) await work(round % 2);
-  expect(stays).toBe(10_200);
+  for (let round = 0; round < 20; round++) await work(round % 2);
+  expect(stays).toBe(660);
 });
