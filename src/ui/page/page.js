@@ -105,7 +105,8 @@ function inWords(ms) {
 }
 
 const ago = ({ sinceMs }) => (sinceMs === undefined ? '?' : inWords(nowMs() - sinceMs));
-const left = ({ endsAtMs }) => (endsAtMs === undefined ? 'without expiry' : inWords(endsAtMs - nowMs()));
+const left = ({ endsAtMs }) =>
+  endsAtMs === undefined ? 'without expiry' : inWords(endsAtMs - nowMs());
 /** Who stands in line, or else listens. (A client goes on listening for a moment after its last wait.) */
 const waitingOf = ({ waiters, waitingClients }) => waiters.length || waitingClients;
 
