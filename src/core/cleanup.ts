@@ -25,7 +25,7 @@ interface Leftover {
 }
 
 export class Cleanup {
-  /** The recently released owners; undefined: there is no failover in which a new server may have missed their releases. */
+  /** The owners that went recently; undefined: there is no failover in which a new server may have missed that. */
   readonly released: ReleasedOwners | undefined;
   readonly #clock: Clock;
   readonly #isConnected: () => boolean;
@@ -164,8 +164,8 @@ export class Cleanup {
   }
 }
 
-// The recently released owners. With Sentinels, a replica that takes over may have missed their releases, and would keep their locks until
-// the leases end.
+// The owners that were recently released, removed or lost. With Sentinels, a replica that takes over may have missed that, and would keep
+// their locks until the leases end.
 
 /** The maximum number of owners to remember: the newest ones. */
 const MOST = 1_000;
@@ -190,6 +190,7 @@ export class ReleasedOwners {
   }
 
   add(lock: Removable, ownerId: string, leftMs: number = this.#leaseMs): void {
+    if (leftMs <= 0) return;
     this.#newest[this.#next] = { lock, ownerId, endsAtMs: this.#clock.nowMs() + leftMs };
     this.#next = (this.#next + 1) % MOST;
   }

@@ -269,11 +269,11 @@ export class Grant implements KeepableGrant, Due {
   /** The waiter that was handed the lock no longer wants it: the lock goes to the next waiter, or is released. */
   decline(): void {
     if (this.#state.kind !== 'held' || this.#holds.length > 0) return;
-    if (!this.#session.isClosed)
+    if (this.#session.isClosed) this.#abandon();
+    else
       this.#releaseUntilAnswered(false, (error) => {
         if (error && this.#session.grants.has(this)) this.#abandon(); // the clean-up goes on
       });
-    else this.#abandon();
   }
 
   /** Its holds, as `holdfast.held()` shows them. */
@@ -333,7 +333,7 @@ export class Grant implements KeepableGrant, Due {
   renewed(reply: KeepReply, renewal: Renewal): boolean {
     const { sentAt, leaseMs, deadline, answeredAt } = renewal;
     if (this.#handingOverAgain && !isKept(reply)) {
-      // That decides whether it is lost, if it is answered.
+      // The answer to that decides whether it is lost. If none comes, this one counts.
       void this.#handingOverAgain.then(() => this.#isInDoubt && this.renewed(reply, renewal));
       return true;
     }
@@ -586,20 +586,19 @@ export class Grant implements KeepableGrant, Due {
   async #ask(send: () => Promise<KeepReply>, waitLimit: WaitLimit): Promise<Instant> {
     const wasReleased = this.isReleased;
     const { connection, clock } = this.#session;
-    let sentAt = now(clock);
-    const reply = await retry(connection, waitLimit, this.#named, () => {
-      sentAt = now(clock);
-      return send();
-    });
-    this.#throwIfLost();
-    if (!isKept(reply) && this.#handingOverAgain) {
-      await waitLimit.within(this.#handingOverAgain);
-      return await this.#ask(send, waitLimit);
+    for (;;) {
+      let sentAt = now(clock);
+      const reply = await retry(connection, waitLimit, this.#named, () => {
+        sentAt = now(clock);
+        return send();
+      });
+      this.#throwIfLost();
+      // A grant that was given up in the meantime is not lost: the clean-up has removed its owner.
+      const isGivenUp = this.isReleased && !wasReleased;
+      if (reply === 'kept' || isGivenUp) return sentAt;
+      if (!this.#handingOverAgain) throw this.#loseTo(reply);
+      await waitLimit.within(this.#handingOverAgain); // this owner may be there afterwards
     }
-    // A grant that was given up in the meantime is not lost: the clean-up has removed its owner.
-    const isGivenUp = this.isReleased && !wasReleased;
-    if (reply !== 'kept' && !isGivenUp) throw this.#loseTo(reply);
-    return sentAt;
   }
 
   #throwIfLost(): void {
@@ -988,9 +987,7 @@ export class Grant implements KeepableGrant, Due {
     }
   }
 
-  /**
-   * As the successor: keeps the turn, so that this grant sends nothing until the hand-over is answered.
-   */
+  /** As the successor: keeps the turn, so that this grant sends nothing until the hand-over is answered. */
   #entersAfter(predecessor: Grant): void {
     this.#predecessor = predecessor;
     this.#turns.tryTake();
