@@ -41,8 +41,8 @@ export async function playTurns(
     trace(`turns ${time.nowMs.toFixed(4)} server ${what}`);
   });
   const shared = random.chance(0.5) ? new SimProcess(time, machine) : undefined;
-  const callers = random.pick([1, 2, 8]);
-  const holdMs = random.pick([0, 1, 2, 5, 20]);
+  const callers = random.pick([1, 2, 2, 8]);
+  const holdMs = random.pick([0, 0, 2, 20]);
   const parties = Array.from({ length: random.whole(2, 4) }, (_, index) => {
     const process = shared ?? new SimProcess(time, machine);
     const link = new Link(time, server, random.fork(`link ${index}`));

@@ -210,6 +210,7 @@ export function wrongCounts(evidence: Evidence): Violation[] {
       if (count === -1 && root.mayBeKept) return false;
       if (mayNotBeReleased(evidence, root, look.until)) return false;
       if (isChanging(family, look)) return false;
+      if (isGivenUp(evidence, root, look.until)) return false;
       const holds = family.filter(
         ({ enteredAt = Infinity, leavingAt = Infinity }) =>
           enteredAt < look.from && leavingAt > look.until,
@@ -239,6 +240,11 @@ export function mayNotBeReleased({ history }: Evidence, root: Section, until: nu
     ({ process, at, message }) =>
       process === root.process && at > root.calledAt && at < until && message.includes(unknown),
   );
+}
+
+/** A MultiLock that has lost one of its locks gives up the others, whose counts go down before their holders notice. */
+function isGivenUp({ history }: Evidence, { locks, owner }: Section, until: number): boolean {
+  return locks.length > 1 && history.lost.some((lost) => lost.owner === owner && lost.at <= until);
 }
 
 /** One of them may have come or gone during the query. */

@@ -57,6 +57,15 @@ export const MUTANTS: readonly Mutant[] = [
     isFenced: true,
   },
   mutant(
+    'turns between clients',
+    'a caller that comes while its client releases the lock, or right after that, does not let other clients pass',
+    ['reentrant', 'fenced'],
+    src(
+      'return this.#clock.nowMs() < this.#owesUntilMs && this.#had < Math.max(this.#awaited, 1);',
+      'return this.#clock.nowMs() < Math.min(0, this.#owesUntilMs);',
+    ),
+  ),
+  mutant(
     'release of any owner',
     'a release frees the lock whoever holds it',
     ['reentrant'],

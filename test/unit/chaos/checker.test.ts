@@ -147,6 +147,17 @@ it('a hold count that differs from the holds is reported', () => {
   expect(rulesBroken(nested, { ...late(3), faults })).toEqual(['wrong count']);
 });
 
+it('a hold count of a MultiLock that has lost another of its locks is accepted', () => {
+  const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
+  const lost: Noted = [105, { what: 'lost', lock: 'other', owner: `${A}:1`, reason: 'forced' }];
+  const rules = (locks: string[]): string[] => {
+    const [[at, call], ...rest] = held(A, 100, 200) as [Noted, ...Noted[]];
+    return rulesBroken([[at, { ...call, locks } as Noted[1]], ...rest, lost], { looks });
+  };
+  expect(rules([LOCK])).toContain('wrong count');
+  expect(rules([LOCK, 'other'])).not.toContain('wrong count');
+});
+
 it('a hold count that is too high after a release without an answer, which was reported, is accepted', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
   const message = `w0.0.c0.0: lock "${LOCK}" not known to be released: Redis did not answer`;
