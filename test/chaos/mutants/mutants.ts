@@ -58,11 +58,11 @@ export const MUTANTS: readonly Mutant[] = [
   },
   mutant(
     'turns between clients',
-    'a caller that comes while its client releases the lock, or right after that, does not let other clients pass',
+    'a caller that comes while its client releases the lock does not let other clients pass',
     ['reentrant', 'fenced'],
     src(
-      'return this.#clock.nowMs() < this.#owesUntilMs && this.#had < Math.max(this.#awaited, 1);',
-      'return this.#clock.nowMs() < Math.min(0, this.#owesUntilMs);',
+      'if (this.#listeners > 0) this.#owesUntilMs = Infinity;',
+      'if (this.#listeners > 0 && Number(0) > 1) this.#owesUntilMs = Infinity;',
     ),
   ),
   mutant(
