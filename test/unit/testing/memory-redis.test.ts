@@ -245,7 +245,7 @@ describe('MemoryRedis.delay()', () => {
     expect(timers()).toBeGreaterThan(before);
     await client.close();
     await asked;
-    expect(timers()).toBe(before);
+    expect(timers()).toBeLessThanOrEqual(before); // those of earlier files may have ended
     redis.delay(0);
   });
 
