@@ -284,7 +284,7 @@ export class Holdfast implements AsyncDisposable {
    * - `connecting`: there is no connection; also while Redis is down and the client tries to reconnect
    * - `ready`: commands can be sent
    * - `degraded`: a master of the cluster cannot be reached; `ping()` names it
-   * - `refused`: Redis rejects this client (a wrong password, a server too old), so calls fail at once; the client goes on trying
+   * - `refused`: Redis rejects this client (a wrong password, a server too old, no Redis at that address), so calls fail at once; the client goes on trying
    * - `closed`: `close()` was called
    */
   get status(): HoldfastStatus {

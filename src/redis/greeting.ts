@@ -34,7 +34,7 @@ export async function greet(session: Session, db: number, clock: Clock): Promise
   if (db !== 0) {
     // One library calls a connection ready even if the server refused: our locks would be in database 0 then, beside those of others.
     const cause = await answerOf(session, 'select', String(db));
-    const refusal = `Redis refuses SELECT ${db}, the database of option "redis"`;
+    const refusal = `Redis refuses SELECT, for option "redis" with database ${db}`;
     if (cause instanceof Error)
       throw new UnavailableError(`${refusal}: ${describe(cause)}`, { cause });
   }

@@ -99,6 +99,13 @@ export function portContract(
       await closed(world, attempt);
     });
 
+    it('speaks RESP2, though the options ask for RESP3', async () => {
+      const attempt = await opened();
+      const answer = (await attempt.ask('hello')) as unknown[];
+      expect(answer[answer.indexOf('proto') + 1]).toBe(2);
+      await closed(world, attempt);
+    });
+
     it('reports a command that is not permitted', async () => {
       const attempt = await opened();
       const denied = await attempt.failureOf('flushall');

@@ -1,4 +1,4 @@
-// Each client library keeps the promises of the port, in each version and protocol that holdfast supports.
+// Each client library keeps the promises of the port, in each version that holdfast supports.
 import { createRequire } from 'node:module';
 import type { Ioredis } from '../../../src/redis/ioredis/connection.js';
 import { ioredisLibrary } from '../../../src/redis/ioredis/library.js';
@@ -9,21 +9,21 @@ import { portContract, type ContractOptions } from '../../support/port-contract.
 
 const require = createRequire(import.meta.url);
 
-function ofIoredis(name: string, more: object = {}) {
+function ofIoredis(name: string) {
   return (options: ContractOptions): Library => {
     const { ca } = options;
     const tls = ca === undefined ? undefined : { ...(ca !== '' && { ca }) };
-    return ioredisLibrary(withGetters(options, { ...more, ...(tls && { tls }) }), () => {
+    return ioredisLibrary(withGetters(options, { protocol: 3, ...(tls && { tls }) }), () => {
       return require(name) as Ioredis;
     });
   };
 }
 
-function ofNodeRedis(name: string, RESP: 2 | 3) {
+function ofNodeRedis(name: string) {
   return (options: ContractOptions): Library => {
     const { ca } = options;
     const socket = ca === undefined ? {} : { tls: true, ...(ca !== '' && { ca }) };
-    return nodeRedisLibrary(withGetters(options, { RESP, socket }), () => {
+    return nodeRedisLibrary(withGetters(options, { RESP: 3, socket }), () => {
       return require(name) as NodeRedis;
     });
   };
@@ -37,9 +37,6 @@ function withGetters(options: ContractOptions, more: object): object {
 }
 
 portContract('ioredis 6', ofIoredis('ioredis'));
-portContract('ioredis 6 by RESP2', ofIoredis('ioredis', { protocol: 2 }));
 portContract('ioredis 5', ofIoredis('ioredis5'));
-portContract('node-redis 6', ofNodeRedis('redis', 3));
-portContract('node-redis 6 by RESP2', ofNodeRedis('redis', 2));
-portContract('node-redis 5', ofNodeRedis('redis5', 2));
-portContract('node-redis 5 by RESP3', ofNodeRedis('redis5', 3));
+portContract('node-redis 6', ofNodeRedis('redis'));
+portContract('node-redis 5', ofNodeRedis('redis5'));

@@ -57,7 +57,8 @@ it
     );
     const bodies = commands.filter(({ name }) => name === 'EVAL').map(({ args }) => args[0]);
     expect(bodies.length).toBeGreaterThan(0);
-    expect(bodies).toHaveLength(new Set(bodies).size);
+    // What replicas acknowledge has a connection of its own.
+    expect(bodies.length).toBeLessThanOrEqual(new Set(bodies).size * (1 + replicas));
     expect(commands.filter(({ name }) => name === 'SCRIPT')).toEqual([]);
   },
   60_000,
@@ -88,10 +89,15 @@ it('a caller whose user may not send a script in full does not hold up the other
   const admin = new Redis(url);
   try {
     await admin.acl('SETUSER', 'app', 'on', '>secret', '~*', '&*', '+@all', '-eval');
-    await using client = newClient({ redis: { host, port, username: 'app', password: 'secret' } });
-    const calls = Array.from({ length: 100 }, () => client.getFairLock(uniqueName()).tryLock());
-    const counts = await countCommands(url, () => Promise.allSettled(calls));
-    for (const outcome of await Promise.allSettled(calls))
+    await using client = newClient({
+      ...LONG,
+      redis: { host, port, username: 'app', password: 'secret' },
+    });
+    const calls = Promise.allSettled(
+      Array.from({ length: 100 }, () => client.getFairLock(uniqueName()).tryLock()),
+    );
+    const counts = await countCommands(url, () => calls);
+    for (const outcome of await calls)
       expect(outcome).toMatchObject({
         reason: { message: expect.stringContaining('NOPERM') as string },
       });

@@ -80,7 +80,7 @@ describe.each(FORMS)('a client of %s', (_, options) => {
     const redis = { ...options(proxy), db: 3, database: 3 };
     await using client = newClient({ redis });
     const told = await refusal(client);
-    expect(told).toContain('Redis refuses SELECT 3, the database of option "redis": ERR unsupp');
+    expect(told).toContain('Redis refuses SELECT, for option "redis" with database 3: ERR unsupp');
   });
 
   it('is told who hangs up at INFO, and gets in when that is over', async () => {

@@ -22,10 +22,6 @@ const TLS_HERE =
 const forms: [string, (at: Place, isTls: boolean) => object][] = [
   ['options of ioredis', (at, isTls) => ({ ...at, ...(isTls && { tls: {} }) })],
   [
-    'options of ioredis, with RESP2',
-    (at, isTls) => ({ ...at, protocol: 2, ...(isTls && { tls: {} }) }),
-  ],
-  [
     'a Cluster of ioredis',
     (at, isTls) =>
       new Cluster([at], { lazyConnect: true, redisOptions: { ...(isTls && { tls: {} }) } }),

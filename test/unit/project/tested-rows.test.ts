@@ -105,7 +105,7 @@ const WHAT_DO_YOU_WANT_TO_DO: Tests = {
     'each tick that the scheduler names is run once, beside no other',
   ],
   'see waits': ['unit/telemetry/opentelemetry.test.ts', 'count calls by kind, outcome and via'],
-  'use node-redis': ['integration/servers/port-contract.test.ts', 'node-redis 5 by RESP3'],
+  'use node-redis': ['integration/servers/port-contract.test.ts', 'node-redis 5'],
   'run one job': [JOBS, 'runs up to two jobs of a customer at a time'],
   'know who holds': [
     'integration/client/inspect.test.ts',
