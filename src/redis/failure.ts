@@ -105,8 +105,8 @@ function says(words: RegExp): Question {
 
 /** A permission is missing; also where these words are no reply to us. */
 export const isDenial: Question = says(DENIED);
-/** The server wants a password first, or is in protected mode, and refuses every command. */
-export const isShutOut: Question = says(/^(NOAUTH|DENIED)/);
+/** The server wants a password first, is in protected mode, or has too many clients, and refuses every command. */
+export const isShutOut: Question = says(/^(NOAUTH|DENIED|ERR max number of clients)/);
 /** The server does not know a script by its hash, and so did not run it. (It may be the node to which a slot migrates.) */
 export const isUnknownScript: Question = says(/^NOSCRIPT/);
 /** The server is a replica now: its master is elsewhere. */

@@ -87,7 +87,7 @@ function answerOf(session: Session, command: Lowercase<string>, arg: string): Pr
     [arg],
     (reply) => reply,
     (error) => {
-      // Without a password, or in protected mode, the server takes the connection, and refuses every command on it.
+      // The server may take a connection and refuse every command on it.
       if (isShutOut(error)) session.end(error);
       const isFinal = ['denied', 'defect'].includes(failureKind(error));
       if (!isFinal || !session.isReady) throw error;

@@ -52,7 +52,7 @@ export interface Library {
   readonly random?: () => number;
   /**
    * Begins one attempt at one connection. Reads the user's options (TLS, credentials …) now, since tokens expire; `address` replaces host,
-   * port and path. Speaks RESP2, and sends only AUTH: no HELLO, no SELECT, no name, no INFO. Sets no time limit but the user's own for
+   * port and path. Speaks RESP2, and sends only AUTH or PING: no HELLO, no SELECT, no name, no INFO. Sets no time limit but the user's own for
    * connecting: we close silent connections. Never throws: the error is the reason of `ended`.
    */
   open(address: Address, purpose: Purpose, heard: Heard): Connection;
@@ -67,7 +67,10 @@ export interface LibrarySource {
 
 /** Callbacks of a connection; never called within a call of ours, and none after `ended`. */
 export interface Heard {
-  /** The server has taken our credentials, if there are any, and commands can be sent. At most once. */
+  /**
+   * The server has answered, and taken our credentials, if there are any; commands can be sent. At most once. (If there are none, the
+   * library asks by a PING: many a proxy accepts connections while its server is gone.)
+   */
   readonly ready: () => void;
   /**
    * The connection is gone for good: not reached, refused, lost, out of step, or closed by us. Exactly once, as soon as it is known. The

@@ -147,12 +147,23 @@ export function portContract(
       expect(proxy.connections).toBe(1);
     });
 
-    it('can be closed while a server accepts and says nothing', async () => {
+    it('is not ready while a server accepts and says nothing, and can be closed', async () => {
       await using silent = await listening(() => undefined);
       const attempt = new Attempt(library, silent.address);
       await expect.poll(() => silent.sockets.length).toBe(1);
+      await sleep(50);
+      expect(attempt.told).toEqual([]);
       await closed(world, attempt);
       await expect.poll(() => silent.sockets[0]?.closed).toBe(true);
+    });
+
+    it('is not ready while a server accepts and says nothing, if there are no credentials', async () => {
+      await using silent = await listening(() => undefined);
+      const attempt = new Attempt(libraryOf({}), silent.address);
+      await expect.poll(() => silent.sockets.length).toBe(1);
+      await sleep(50);
+      expect(attempt.told).toEqual([]);
+      await closed(world, attempt);
     });
 
     it('can be closed while nobody answers its SYN', async () => {

@@ -170,9 +170,8 @@ export class IoredisConnection implements Connection {
       if (!this.#hasEnded && redis.stream.writable) this.#heard.ready();
     };
     redis.on('ready', () => {
-      const { username, password } = redis.options;
-      if (!(username || password) || this.bytesRead > 0) ready();
-      else this.#askBehindAuth(redis, ready);
+      if (this.bytesRead > 0) ready();
+      else this.#askFirst(redis, ready);
     });
     redis.on('end', this.#end);
     const message = (channel: string, payload: string): void => {
@@ -186,8 +185,8 @@ export class IoredisConnection implements Connection {
     });
   }
 
-  /** ioredis 5 does not wait for the answer to its AUTH: a PING behind it finds out. */
-  #askBehindAuth(redis: Redis, ready: () => void): void {
+  /** Waits for an answer of the server; ioredis 5 does not even wait for that to its AUTH, which a PING behind it finds out. */
+  #askFirst(redis: Redis, ready: () => void): void {
     redis.call('ping').then(ready, (error: unknown) => {
       if (this.#reason) return; // a refused AUTH fails everything behind it
       const failure = asFailure(error);

@@ -1,6 +1,6 @@
 // One attempt at one connection by node-redis 5 or 6: a client that never reconnects.
 
-import { isReply, LostError, refusal, UnsentError } from '../failure.js';
+import { isReply, isShutOut, LostError, refusal, UnsentError } from '../failure.js';
 import type { Connection, Heard } from '../port.js';
 import type { Place } from '../redis-url.js';
 
@@ -120,11 +120,18 @@ export class NodeRedisConnection implements Connection {
     this.#client.on('sharded-channel-moved', () => {
       if (this.#state !== 'ended') heard.moved();
     });
-    this.#client.connect().then(() => {
+    const ready = (): void => {
       if (this.#state !== 'opening') return;
       this.#state = 'ready';
       heard.ready();
-    }, this.#fail);
+    };
+    const asked = this.#client.connect().then(() =>
+      this.send('ping', [], ready, (error) => {
+        if (!isReply(error) || isShutOut(error)) throw error;
+        ready();
+      }),
+    );
+    asked.catch(this.#fail);
   }
 
   readonly send: Connection['send'] = (command, args, read, failed) => {

@@ -103,7 +103,7 @@ describe.each(FORMS)('a client of %s', (_, options) => {
     await expect.poll(() => client.status, { timeout: 5_000 }).toBe('ready');
   });
 
-  it('begins with AUTH and INFO, and never with HELLO', async () => {
+  it('begins with AUTH, whatever protocol it was given, and sends no HELLO and no script', async () => {
     await using server = await startAnswering(
       behindAuth(([name = '']) =>
         /^info$/i.test(name) ? `$${INFO.length}\r\n${INFO}\r\n` : '+PONG\r\n',
@@ -113,7 +113,8 @@ describe.each(FORMS)('a client of %s', (_, options) => {
     await using client = newClient({ redis });
     await client.ping();
     const names = server.commands.map(([name = '']) => name.toUpperCase());
-    expect(names.slice(0, 2)).toEqual(['AUTH', 'INFO']);
+    expect(names[0]).toBe('AUTH');
+    expect(names).toContain('INFO');
     expect(names).not.toContain('HELLO');
     expect(names).not.toContain('SCRIPT');
   });
