@@ -163,7 +163,8 @@ export class IoredisConnection implements Connection {
         if (error.message.includes(UNSUBSCRIBED)) this.#heard.moved();
         // Earlier replies may have gone to the wrong commands. (Its text may hold a password.)
         else this.#disconnect(new Error('replies are mixed up'));
-      } else if (!this.#reason || this.#reason instanceof LostError) this.#reason = asFailure(error);
+      } else if (!this.#reason || this.#reason instanceof LostError)
+        this.#reason = asFailure(error);
     });
     const ready = (): void => {
       // (ioredis may call a connection ready that is closed already: https://github.com/redis/ioredis/issues/2099)
