@@ -57,15 +57,14 @@ export interface Lock {
   tryLock(wait?: number | AcquireOptions, lease?: number): Promise<boolean>;
 
   /**
-   * Undoes one `lock()` or `tryLock()`. Inside a `run`: undoes its latest one. Outside: undoes this client's oldest one,
-   * never in code whose own latest call failed. If that one was lost, throws {@link LockLostError}, and the client stops renewing its
-   * others of that name.
+   * Undoes one `lock()` or `tryLock()`. Inside a `run`: undoes its latest one. Outside: undoes the latest one of the calling code; in
+   * code that has called neither, this client's oldest one.
    *
-   * @throws {@link LockNotHeldError} there is none to undo; outside any `run` also: the caller's own `tryLock()` returned false, or its
-   *   `lock()` or `tryLock()` threw
+   * @throws {@link LockNotHeldError} there is none to undo; outside any `run` also: the latest `lock()` or `tryLock()` of the calling code
+   *   returned false, threw, or is under way. If an earlier one got the lock, that stays held until the client closes
    * @throws {@link LockLostError} the lock was lost before
-   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`. Nothing is left to undo: the client removes the lock
-   *   from the server as soon as it can reach it
+   * @throws {@link UnavailableError} Redis did not answer within `commandTimeout`: the client removes the lock from the server as soon as
+   *   it can reach it. Outside any `run`, the code that called `lock()` may repeat the `unlock()`
    * @throws {@link QuorumError} the same for a Redlock
    * @throws {@link ClosedError} the client is closed, or was closed before Redis answered: the lock may be held until its lease ends
    */

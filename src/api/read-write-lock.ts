@@ -29,7 +29,7 @@ export interface ReadWriteWaiter {
  *   reading.
  * - **Parallel branches inside one hold of the write lock:** those that read overlap; one that writes is alone.
  *
- * Outside any `run`, `lock()` calls of the read lock are alike: `unlock()` undoes the one whose lease ends first, or else the oldest.
+ * Outside any `run`, the `unlock()` of code without a `lock()` of its own undoes the read lock whose lease ends first, or else the oldest.
  *
  * @example
  * ```ts

@@ -24,7 +24,7 @@ import { Adopter } from './adoption.js';
 import { Grant, KEPT_WEIGHT } from './grant.js';
 import { assertEnterable, type GrantHolder, holderToReenter, SingleHold } from './hold.js';
 import { aborted, heldByCallerOfClient, heldElsewhere } from './messages.js';
-import { anonymousLockId, lockCallBegins, NestedCall, selfWaitOf } from './misuse.js';
+import { lockCallBegins, NestedCall, selfWaitOf } from './misuse.js';
 import {
   type AcquirableLock,
   type AcquireReply,
@@ -74,7 +74,7 @@ export function acquire(
   origin: HoldOrigin,
   ownScope?: Scope,
   newOwnerId?: () => string,
-  selfWait: SelfWait | undefined = selfWaitOf(session.anonymous, lock),
+  selfWait: SelfWait | undefined = selfWaitOf({ holds: session.anonymous, lock }),
 ): Promise<SingleHold> {
   // Fields are copied by name, since a spread takes a KiB of heap. (`Required` ensures that none is forgotten.)
   const { waitMs, leaseMs, atLeastMs, signal, label, attemptMs, isQuiet, sinceMs, deferMs } = asked;
@@ -151,10 +151,6 @@ class Acquisition implements Call {
     this.#request = request;
     this.#newOwnerId = newOwnerId;
     this.#beganAtMs = session.clock.nowMs();
-  }
-
-  get anonymousLockId(): string | undefined {
-    return anonymousLockId(this.#request.origin, this.#lock.id, this.#request.position);
   }
 
   /**

@@ -182,7 +182,7 @@ export function notReleased(
   const what = isRefused ? 'not released' : 'not known to be released';
   const said = message.replace(`lock "${lockName}": `, `lock "${lockName}" ${what}: `);
   const next = isRefused
-    ? '. To free it earlier, remedy that and call hold.release() again (unlock() cannot be repeated)'
+    ? '. To free it earlier, remedy that and call hold.release() again, or unlock() in the code that called lock() outside a run'
     : '; until then the client keeps trying to release it';
   const text = `${said.replace(/\.$/, '')}. The client no longer renews it, so it ends with its lease${next}`;
   return error instanceof QuorumError
@@ -283,22 +283,37 @@ const TYPES: Readonly<Record<string, string>> = {
 
 // Probable mistakes of the caller.
 
-/** Why an `unlock()` has nothing to undo. */
-export type UnlockMistake =
-  'failed' | 'under way' | 'held around' | 'none in this run' | 'none outside a run';
+/** Why an `unlock()` has nothing to undo; if there are several reasons, the first of them is reported. */
+export const UNLOCK_MISTAKES = [
+  'failed',
+  'pending',
+  'held around',
+  'undone',
+  'forgotten',
+  'none in this run',
+  'none outside a run',
+] as const;
 
-/** `isShared`: which half of a read-write lock it is; undefined: another kind of lock. */
+/** What to write where an `unlock()` is refused that would have been right. */
+const INSTEAD =
+  '. If other calls of this code got the lock, it stays held until its client closes: use tryLock(wait) instead of several tries, a hold of acquire(), withLock(), ' +
+  'a holdfast.run() for each task, or holdfast.detach() around a try that may fail';
+
+/** `isShared`: which half of a read-write lock it is; undefined: another kind of lock. `isInRun`: whether the caller is inside a run. */
 export function unlockRefused(
   lockName: string,
   isShared: boolean | undefined,
-  mistake: UnlockMistake,
+  mistake: (typeof UNLOCK_MISTAKES)[number],
+  isInRun: boolean,
 ): LockNotHeldError {
   const half = isShared === undefined ? '' : ` of the ${isShared ? 'read' : 'write'} lock`;
-  const why: Record<UnlockMistake, string> = {
-    failed: `the lock() or tryLock()${half} of this code did not get it; call unlock() only where tryLock() returned true, or use withLock(), or a holdfast.run() for each task`,
-    'under way': 'its lock() or tryLock() is still under way, since it was not awaited',
+  const why: Record<typeof mistake, string> = {
+    failed: `the lock() or tryLock()${half} of this code did not get it; call unlock() only where tryLock() returned true${INSTEAD}`,
+    pending: `its lock() or tryLock() is still under way, since it was not awaited${isInRun ? '' : INSTEAD}`,
     'held around':
       'it is held around this call by withLock(), a hold or an outer run, which releases it; unlock() undoes only lock() and tryLock()',
+    undone: `the lock() or tryLock()${half} of this code was unlocked already${INSTEAD}`,
+    forgotten: `this code has called lock() or tryLock() for so many locks outside a run that its oldest calls are forgotten${INSTEAD}`,
     'none in this run': `this run has no lock() or tryLock()${half} to undo`,
     'none outside a run': `no lock() or tryLock()${half} outside a run is left to undo`,
   };

@@ -10,12 +10,12 @@ import {
   overlapMessage,
   selfWaitMessage,
   shortLeaseMessage,
-  type UnlockMistake,
+  UNLOCK_MISTAKES,
   unlockRefused,
 } from './messages.js';
 import type { Session } from './session.js';
 import type { Due, Scheduled } from '../runtime/schedule.js';
-import { type AnonymousHolds, heldByCaller, type ScopedLock } from '../scopes/anonymous.js';
+import { heldByCaller, latestKind, type MarkedLock } from '../scopes/anonymous.js';
 import { actingScope, currentScope, type Scope } from '../scopes/scope.js';
 import type { LockNotHeldError } from '../api/errors.js';
 
@@ -29,15 +29,13 @@ const SELF_WAIT_WARNING_MS = 5_000;
 const MAY_BE_NESTED_MS = 30_000;
 
 /** Whether the current call waits for itself: for a `lock()` or `tryLock()` of its own caller, outside any run. undefined: it does not. */
-export function selfWaitOf(holds: AnonymousHolds, lock: ScopedLock): SelfWait | undefined {
-  const hold = heldByCaller({ holds, lock });
-  if (!hold) return undefined;
-  const { ownerId, isShared } = hold;
-  const held = { id: lock.id, isShared };
-  return () =>
-    holds.owed(held, hold) === 'held'
-      ? { ownerId, why: callerHolds(ownerId, isShared) }
-      : undefined;
+export function selfWaitOf(lock: MarkedLock): SelfWait | undefined {
+  const mark = heldByCaller(lock);
+  if (!mark) return undefined;
+  return () => {
+    const { hold } = mark;
+    return hold && { ownerId: hold.ownerId, why: callerHolds(hold.ownerId, hold.isShared) };
+  };
 }
 
 type Surroundings = Pick<Session, 'schedule' | 'anonymous' | 'warnings'>;
@@ -136,30 +134,15 @@ export function lockCallBegins(
   };
 }
 
-/** The lock's id if the call is a `lock()` or `tryLock()` outside any run, to find it while it is under way; undefined for other calls. */
-export function anonymousLockId(
-  origin: HoldOrigin,
-  id: string,
-  position: Scope | undefined,
-): string | undefined {
-  return origin === 'lock' && !actingScope(position) ? id : undefined;
-}
-
-/**
- * The error of an `unlock()` that has no call to undo. `isHeldAround`: the caller is inside a hold of the lock, or of this half of it.
- * `hasFailed`: the caller's own `lock()` or `tryLock()` did not get the lock.
- */
+/** The error of an `unlock()` without a call to undo. `isHeldAround`: a hold of the lock (or this half) is around. `marked`: it, or its members. */
 export function nothingToUnlock(
-  { acquisitions }: Pick<Session, 'acquisitions'>,
   { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
   isHeldAround: boolean,
-  hasFailed: boolean,
+  marked: readonly MarkedLock[],
 ): LockNotHeldError {
   const acting = actingScope(currentScope());
-  const isUnderWay = acting
-    ? acting.lockCalls.has(id)
-    : [...acquisitions].some(({ anonymousLockId }) => anonymousLockId === id);
-  const inRun: UnlockMistake = acting ? 'none in this run' : 'none outside a run';
-  const otherwise = isHeldAround ? 'held around' : inRun;
-  return unlockRefused(name, isShared, hasFailed ? 'failed' : isUnderWay ? 'under way' : otherwise);
+  const known = acting ? [acting.lockCalls.has(id) && 'pending'] : marked.map(latestKind);
+  const found = [...known, isHeldAround && 'held around', acting && 'none in this run'];
+  const mistake = UNLOCK_MISTAKES.find((each) => found.includes(each)) ?? 'none outside a run';
+  return unlockRefused(name, isShared, mistake, acting !== undefined);
 }

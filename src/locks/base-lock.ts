@@ -128,8 +128,8 @@ export abstract class BaseLock implements Lock {
   abstract readonly marked: readonly MarkedLock[];
 
   /**
-   * Acquires for a call that `unlock()` undoes, and leaves marks in the caller's context, by which an `unlock()` is refused if that call
-   * failed. Callers must not await anything before calling this.
+   * Acquires for a call that `unlock()` undoes, and leaves marks in the caller's context, by which `unlock()` finds what that call acquired.
+   * Callers must not await anything before calling this.
    */
   protected async marking<Held extends OwnHold | undefined, T>(
     acquire: () => Promise<Held>,
@@ -141,7 +141,7 @@ export abstract class BaseLock implements Lock {
       hold = await rejecting(acquire);
       return resultOf(hold);
     } finally {
-      for (const [index, mark] of marks.entries()) mark?.settle(hold?.members[index]);
+      for (const [index, mark] of marks.entries()) mark.settle(hold?.members[index]);
     }
   }
 

@@ -5,11 +5,11 @@ import type { Session } from '../core/session.js';
 import { type HoldOrigin, idOf, type KeyPlace, type OwnHold } from '../core/protocol.js';
 import { BaseLock, type HeldHere } from './base-lock.js';
 import { parseMembers, type SingleLock } from './single-lock.js';
-import { anonymousLockId, lockCallBegins, nothingToUnlock } from '../core/misuse.js';
+import { lockCallBegins, nothingToUnlock } from '../core/misuse.js';
 import type { AcquireRequest } from '../api/options.js';
 import { inTurn, pauseIfLong } from '../runtime/node.js';
 import { currentScope, Scope } from '../scopes/scope.js';
-import { hasFailed, type MarkedLock } from '../scopes/anonymous.js';
+import type { MarkedLock } from '../scopes/anonymous.js';
 import {
   isUnanswered,
   LockLostError,
@@ -82,13 +82,14 @@ export class MultiLock extends BaseLock {
   }
 
   override async unlock(): Promise<void> {
-    if (!this.#members.every(({ isUnlockable }) => isUnlockable)) {
+    const left = this.#members.filter(({ isUnlockable }) => isUnlockable);
+    const isRepeat = left.length > 0 && left.every((member) => member.isReleaseToRepeat);
+    if (left.length < this.#members.length && !isRepeat) {
       const isHeldAround = this.#members.every((member) => member.isHeldAround);
       const named = { id: this.#id, name: this.name };
-      const hasFailedHere = this.marked.some(hasFailed);
-      throw await inTurn(nothingToUnlock(this.#session, named, isHeldAround, hasFailedHere));
+      throw await inTurn(nothingToUnlock(named, isHeldAround, this.marked));
     }
-    await this.#all((member) => member.unlock());
+    await this.#all((member) => member.unlock(), left);
   }
 
   override async isLocked(): Promise<boolean> {
@@ -120,8 +121,11 @@ export class MultiLock extends BaseLock {
   }
 
   /** Calls all members, even if some of the calls fail; throws the first error. */
-  async #all<T>(call: (member: SingleLock) => Promise<T>): Promise<T[]> {
-    const calls = this.#members.map(call);
+  async #all<T>(
+    call: (member: SingleLock) => Promise<T>,
+    members: readonly SingleLock[] = this.#members,
+  ): Promise<T[]> {
+    const calls = members.map(call);
     await Promise.allSettled(calls);
     return await Promise.all(calls);
   }
@@ -232,7 +236,6 @@ export class MultiAcquisition {
       clock: this.#clock,
       limitMs: Infinity,
       signal,
-      anonymousLockId: anonymousLockId(origin, id, position),
       registry: this.#session.acquisitions,
     });
     this.#others.add(this);

@@ -16,7 +16,7 @@ import {
 } from '../scopes/scope.js';
 import type { HoldWatch } from '../core/hold-watch.js';
 import type { SingleHold } from '../core/hold.js';
-import { hasFailed, type HoldInScope, type MarkedLock } from '../scopes/anonymous.js';
+import { type HoldInScope, type MarkedLock, undo, undoneNext } from '../scopes/anonymous.js';
 import { OptionError } from '../api/errors.js';
 
 export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseLock {
@@ -73,14 +73,10 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
 
   override async unlock(): Promise<void> {
     if (this.#session.isClosed) throw await inTurn(this.#session.closedError(this.name));
-    if (!this.isUnlockable) {
-      const { isHeldAround } = this;
-      throw await inTurn(
-        nothingToUnlock(this.#session, this.#backend, isHeldAround, this.#hasFailedHere),
-      );
-    }
+    if (!this.isUnlockable)
+      throw await inTurn(nothingToUnlock(this.#backend, this.isHeldAround, this.marked));
     if (actingScope(currentScope())) await this.#holdOfRun()?.release();
-    else await this.#session.anonymous.unlock(this.#backend);
+    else await undo(this.marked[0]);
   }
 
   /** Whether the caller is inside a hold of this lock; for one half of a read-write lock, of that half. */
@@ -94,7 +90,12 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
   /** Whether `unlock()` has a hold to undo, or a loss to report. */
   get isUnlockable(): boolean {
     if (actingScope(currentScope())) return this.#holdOfRun() !== undefined;
-    return !this.#hasFailedHere && this.#session.anonymous.isUnlockable(this.#backend);
+    return undoneNext(this.marked[0]) !== undefined;
+  }
+
+  /** Whether all that is left for `unlock()` is to repeat a release that failed, outside any run. */
+  get isReleaseToRepeat(): boolean {
+    return this.isUnlockable && undoneNext(this.marked[0])?.isOwed === false;
   }
 
   override async isLocked(): Promise<boolean> {
@@ -150,11 +151,6 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return isShared === undefined || grant.countOf(isShared) > 0;
   }
 
-  /** Whether the caller is outside any run, and its own `lock()` or `tryLock()` failed. */
-  get #hasFailedHere(): boolean {
-    return !actingScope(currentScope()) && hasFailed(this.marked[0]);
-  }
-
   /** The hold that `unlock()` undoes: that of the latest `lock()` or `tryLock()` of the innermost run. */
   #holdOfRun(): HoldInScope | undefined {
     const position = currentScope();
@@ -172,8 +168,7 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     const position = currentScope();
     const holder = nearestHolder(position, this.#backend.id);
     if (holder) return holder.grant.ownerId;
-    if (actingScope(position) || this.#hasFailedHere) return undefined;
-    return this.#session.anonymous.next(this.#backend)?.ownerId;
+    return actingScope(position) ? undefined : undoneNext(this.marked[0])?.hold?.ownerId;
   }
 }
 

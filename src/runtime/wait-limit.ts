@@ -33,8 +33,6 @@ export class WaitEnded extends Error {
 
 /** A call that can be ended from outside. */
 export interface Call {
-  /** The lock's id, if the call is a `lock()` or `tryLock()` outside any run. */
-  readonly anonymousLockId?: string | undefined;
   end(ending: Ending): void;
 }
 
@@ -48,8 +46,6 @@ export interface WaitLimitOptions {
   sparesAttempts?: boolean;
   /** Whether the call is a single attempt or a query, which does not wait for a server that is known to be down. */
   isSingleAttempt?: boolean;
-  /** The lock's id, if the call is a `lock()` or `tryLock()` outside any run. */
-  anonymousLockId?: string | undefined;
   /** The calls that a closing client has to end. */
   registry?: Set<Call> | undefined;
 }
@@ -58,7 +54,6 @@ export interface WaitLimitOptions {
 export class WaitLimit implements TimeLimit, Call {
   readonly clock: Clock;
   readonly isSingleAttempt: boolean;
-  readonly anonymousLockId: string | undefined;
   readonly #registry: Set<Call> | undefined;
   readonly #stopListening: (() => void) | undefined;
   readonly #sparesAttempts: boolean;
@@ -81,12 +76,10 @@ export class WaitLimit implements TimeLimit, Call {
     limitMs,
     signal,
     registry,
-    anonymousLockId,
     isSingleAttempt = false,
     sparesAttempts = false,
   }: WaitLimitOptions) {
     this.clock = clock;
-    this.anonymousLockId = anonymousLockId;
     this.isSingleAttempt = isSingleAttempt;
     this.#sparesAttempts = sparesAttempts && limitMs !== Infinity;
     this.#endsAtMs = clock.nowMs() + limitMs;

@@ -1,7 +1,10 @@
-// Callers outside any run: which hold an `unlock()` undoes, and which caller it belongs to.
+// Callers outside any run: which hold an `unlock()` undoes.
+//
+// Each `lock()` and `tryLock()` leaves a mark of its lock in the asynchronous context of its caller, and `unlock()` goes by the newest one.
+// Only code without a mark undoes the oldest hold. A mark never decides which caller owns a lock.
 
 import { AsyncLocalStorage, AsyncResource, executionAsyncId } from 'node:async_hooks';
-import { LockLostError } from '../api/errors.js';
+import { isUnanswered, LockLostError } from '../api/errors.js';
 
 /** A lock as scopes see it: the two halves of a read-write lock are one lock. */
 export interface ScopedLock {
@@ -32,126 +35,96 @@ export interface HoldInScope {
   stopRenewing(): void;
 }
 
-/** For how many locks losses without an `unlock()` are remembered; that `unlock()` may never come. */
+/** How many losses are remembered until an `unlock()` tells them; that `unlock()` may never come. */
 const MAX_LOSSES = 10_000;
-
-/** The losses of one lock acquired by `lock()` or `tryLock()`: how many no `unlock()` has reported yet, and the error of the latest. */
-interface Losses {
-  count: number;
-  error: LockLostError;
-}
 
 /** The holds of a client that belong to no scope. */
 export class AnonymousHolds {
-  /** The live holds, by lock, oldest first. */
-  readonly #holds = new Map<string, HoldInScope[]>();
-  /** The losses of locks with one owner at a time: a lost hold is older than the current one, so the next `unlock()` reports the loss. */
-  readonly #losses = new Map<string, Losses>();
-  /** The losses of read locks. Which caller's `unlock()` comes first is unknown: the next one reports the loss, rather early than never. */
-  readonly #sharedLosses = new Map<string, Losses>();
+  /** The marks of the live holds, and of the lost ones until they are told; by lock, oldest first. */
+  readonly #marks = new Map<string, Mark[]>();
+  /** The marks of the lost holds, oldest first. */
+  readonly #lost = new Set<Mark>();
 
   add(id: string, hold: HoldInScope): void {
-    const holds = this.#holds.get(id);
-    if (holds) holds.push(hold);
-    else this.#holds.set(id, [hold]);
+    const mark = new Mark({ holds: this, lock: { id, isShared: hold.isShared } });
+    mark.become({ kind: 'held', hold });
+    const marks = this.#marks.get(id);
+    if (marks) marks.push(mark);
+    else this.#marks.set(id, [mark]);
   }
 
+  /** A call was answered: its mark takes the place of the one that its hold began with. Returns the state of that one. */
+  answered(mark: Mark, hold: HoldInScope): MarkState {
+    const marks = this.#marks.get(mark.id) ?? [];
+    const index = marks.findLastIndex(({ state }) => 'hold' in state && state.hold === hold);
+    const began = marks[index];
+    if (!began) return UNDONE;
+    marks[index] = mark;
+    if (this.#lost.delete(began)) this.#lost.add(mark);
+    return began.state;
+  }
+
+  /** A hold was given up. */
   delete(id: string, hold: HoldInScope): void {
-    const holds = this.#holds.get(id);
-    const index = holds?.indexOf(hold) ?? -1;
-    if (index >= 0) holds?.splice(index, 1);
-    if (holds?.length === 0) this.#holds.delete(id);
+    this.#heldBy(id, hold)?.end();
   }
 
-  /** A hold was lost; its own `unlock()`, still to come, must not undo another hold. */
+  /** A hold was lost. If its own `unlock()` is still to come, that must tell the loss and undo no other hold. */
   lost(id: string, hold: HoldInScope, error: LockLostError): void {
-    if (hold.isUnlockable) {
-      const losses = this.#lossesOf(hold);
-      const count = (losses.get(id)?.count ?? 0) + 1;
-      losses.delete(id); // to the end of the map
-      losses.set(id, { count, error });
-      const [oldest] = losses.keys();
-      if (losses.size > MAX_LOSSES && oldest !== undefined) losses.delete(oldest);
-    }
-    this.delete(id, hold);
+    if (!hold.isUnlockable) this.delete(id, hold);
+    const mark = this.#heldBy(id, hold);
+    mark?.become({ kind: 'lost', hold, error });
+    if (mark) this.#lost.add(mark);
+    const [oldest] = this.#lost;
+    if (this.#lost.size > MAX_LOSSES) oldest?.end();
   }
 
   /** The oldest live hold of this lock. */
   held(id: string): HoldInScope | undefined {
-    return this.#holds.get(id)?.[0];
+    return this.#marks.get(id)?.find(({ hold }) => hold)?.hold;
   }
 
   /**
-   * The hold that the next `unlock()` undoes: the oldest of `lock()` and `tryLock()`, or undefined if a loss must be reported first. Among
-   * several read locks it is the hold whose lease ends first, since callers still inside must not be left with a shorter lease than they
-   * asked for.
+   * What code without a mark undoes: the oldest hold of `lock()` and `tryLock()`, which may be a lost one. Among several read locks it is
+   * the hold whose lease ends first, since callers still inside must not be left with a shorter lease than they asked for.
    */
-  next(lock: ScopedLock): HoldInScope | undefined {
-    if (this.#lossesOf(lock).has(lock.id)) return undefined;
-    let next: HoldInScope | undefined;
-    for (const hold of this.#holds.get(lock.id) ?? [])
-      if (isUndoneBy(hold, lock) && !(next && next.lastsForMs <= hold.lastsForMs)) next = hold;
-    return next;
+  next(lock: ScopedLock): Mark | undefined {
+    return this.#owed(lock).reduce<Mark | undefined>(
+      (next, mark) => (next && next.lastsForMs <= mark.lastsForMs ? next : mark),
+      undefined,
+    );
   }
 
-  /** What this hold's own `unlock()` would find: the hold, its loss, or (undefined) nothing any more. */
-  owed(lock: ScopedLock, hold: HoldInScope): 'held' | 'lost' | undefined {
-    if (!hold.isUnlockable) return undefined;
-    if (this.#holds.get(lock.id)?.includes(hold)) return 'held';
-    return this.#lossesOf(lock).has(lock.id) ? 'lost' : undefined;
-  }
-
-  /** Whether `unlock()` has a hold to undo, or a loss to report. */
-  isUnlockable(lock: ScopedLock): boolean {
-    return this.#lossesOf(lock).has(lock.id) || this.next(lock) !== undefined;
-  }
-
-  /** Undoes the next `lock()` or `tryLock()`, if there is one. */
-  async unlock(lock: ScopedLock): Promise<void> {
-    this.#throwIfLost(lock);
+  async undoNext(lock: ScopedLock): Promise<void> {
     try {
-      await this.next(lock)?.release();
+      await this.next(lock)?.undo();
     } catch (error) {
-      if (error instanceof LockLostError) this.#stopRenewing(lock);
+      const isLost = error instanceof LockLostError;
+      // If this `unlock()` was meant for a live hold, that will never be undone, and must not be renewed for ever.
+      if (isLost) for (const { hold } of this.#owed(lock)) hold?.stopRenewing();
       throw error;
     }
   }
 
-  #throwIfLost(lock: ScopedLock): void {
-    const losses = this.#lossesOf(lock).get(lock.id);
-    if (!losses) return;
-    if (--losses.count === 0) this.#lossesOf(lock).delete(lock.id);
-    this.#stopRenewing(lock);
-    throw losses.error;
+  /** The mark was undone. */
+  forget(mark: Mark): void {
+    const { id } = mark;
+    this.#lost.delete(mark);
+    const marks = this.#marks.get(id);
+    const index = marks?.indexOf(mark) ?? -1;
+    if (index >= 0) marks?.splice(index, 1);
+    if (marks?.length === 0) this.#marks.delete(id);
   }
 
-  /**
-   * It is unknown which hold the `unlock()` that reported the loss was meant for. If it was meant for a live hold, that hold will never be
-   * undone, and must not be renewed for ever.
-   */
-  #stopRenewing(lock: ScopedLock): void {
-    for (const hold of this.#holds.get(lock.id) ?? [])
-      if (isUndoneBy(hold, lock)) hold.stopRenewing();
+  #heldBy(id: string, hold: HoldInScope): Mark | undefined {
+    return this.#marks.get(id)?.findLast((mark) => mark.hold === hold);
   }
 
-  #lossesOf({ isShared = false }: { readonly isShared?: boolean }): Map<string, Losses> {
-    return isShared ? this.#sharedLosses : this.#losses;
+  /** What an `unlock()` of this lock, or of this half of a read-write lock, may undo. */
+  #owed({ id, isShared = false }: ScopedLock): readonly Mark[] {
+    return (this.#marks.get(id) ?? []).filter((mark) => mark.isOwed && mark.isShared === isShared);
   }
 }
-
-/** Whether an `unlock()` of this lock, or of this half of a read-write lock, may undo the hold. */
-function isUndoneBy(hold: HoldInScope, { isShared = false }: ScopedLock): boolean {
-  return hold.isUnlockable && hold.isShared === isShared;
-}
-
-// Marks: lock() and tryLock() leave a mark in the asynchronous context of their caller. By these marks an unlock() is refused in code whose
-// own call failed, since it would undo another caller's lock; they also detect a call that waits for itself. A mark never decides which
-// caller owns a lock.
-
-/** The maximum number of marks in a context: beyond it, only the newest, and those of locks that it holds, are kept. */
-const MAX_MARKS = 64;
-
-const NO_MARKS: readonly Mark[] = [];
 
 /** A lock, or one half of a read-write lock, of one client. */
 export interface MarkedLock {
@@ -159,118 +132,181 @@ export interface MarkedLock {
   readonly lock: ScopedLock;
 }
 
-/** The marks of a context: at most one for each lock, oldest first. */
+type MarkState =
+  | { readonly kind: 'pending' | 'failed' | 'undone' }
+  | { readonly kind: 'held'; readonly hold: HoldInScope }
+  | { readonly kind: 'lost'; readonly hold: HoldInScope; readonly error: LockLostError };
+
+type MarkKind = MarkState['kind'];
+
+const PENDING: MarkState = { kind: 'pending' };
+const UNDONE: MarkState = { kind: 'undone' };
+
+const FOLLOWING: Readonly<Record<MarkKind, readonly MarkKind[]>> = {
+  pending: ['failed', 'held', 'lost', 'undone'],
+  failed: [],
+  held: ['lost', 'undone'],
+  lost: ['undone'],
+  undone: ['held'], // its release has failed, and may be repeated
+};
+
+const ALL_BUT_HELD: readonly MarkKind[] = ['pending', 'failed', 'lost', 'undone'];
+
+/** The mark of one call: of its lock, or of this half of a read-write lock. */
+export class Mark {
+  readonly #holds: AnonymousHolds;
+  readonly id: string;
+  readonly isShared: boolean;
+  /** The mark before it of the same lock. */
+  #outer: Mark | undefined;
+  #state = PENDING;
+
+  constructor({ holds, lock: { id, isShared = false } }: MarkedLock, previous?: Mark) {
+    this.#holds = holds;
+    this.id = id;
+    this.isShared = isShared;
+    // A pending call is parallel to this one. What was given up counts only until the next call: its release may have failed.
+    const outer = Mark.newest(previous, ['pending', 'undone']);
+    this.#outer = outer?.hold && !outer.isOwed ? outer.#outer : outer;
+  }
+
+  get state(): MarkState {
+    return this.#state;
+  }
+
+  /** What the call acquired; undefined unless it is held. */
+  get hold(): HoldInScope | undefined {
+    return this.#state.kind === 'held' ? this.#state.hold : undefined;
+  }
+
+  /** Whether its first `unlock()` is still to come. */
+  get isOwed(): boolean {
+    return this.#state.kind === 'lost' || this.hold?.isUnlockable === true;
+  }
+
+  /** How long its hold lasts if it is not undone, in milliseconds. */
+  get lastsForMs(): number {
+    return this.hold?.lastsForMs ?? 0;
+  }
+
+  /** `eitherHalf`: also if it is of the other half of a read-write lock. */
+  isOf({ holds, lock: { id, isShared = false } }: MarkedLock, eitherHalf = false): boolean {
+    return this.#holds === holds && this.id === id && (eitherHalf || this.isShared === isShared);
+  }
+
+  /** `hold`: what the call acquired; undefined: it returned false, or threw. */
+  settle(hold: HoldInScope | undefined): void {
+    this.become(hold ? this.#holds.answered(this, hold) : { kind: 'failed' });
+  }
+
+  /** Its hold was given up, or its loss is told or forgotten. */
+  end(): void {
+    this.#holds.forget(this);
+    this.become(UNDONE);
+  }
+
+  /** Releases the hold, or throws its loss. May be called again after a failure. */
+  async undo(): Promise<void> {
+    const state = this.#state;
+    this.end();
+    try {
+      if (state.kind === 'lost') throw state.error;
+      if (state.kind === 'held') await state.hold.release();
+    } catch (error) {
+      if (isUnanswered(error)) this.become(state);
+      throw error;
+    }
+  }
+
+  /** The only way in which the state changes. */
+  become(next: MarkState): void {
+    const { kind } = this.#state;
+    if (!FOLLOWING[kind].includes(next.kind)) throw new Error(`a mark: ${kind}, then ${next.kind}`);
+    this.#state = next;
+    // So that no chain grows. Behind a failed call a hold counts only for the warning about a call that waits for itself.
+    if (next.kind === 'failed') this.#outer = Mark.newest(this.#outer, ALL_BUT_HELD);
+    if (next.kind === 'undone') this.#outer = Mark.newest(this.#outer, ['undone']);
+  }
+
+  /** The newest mark, from `mark` on, that is in none of these states. */
+  static newest(mark: Mark | undefined, passedOver: readonly MarkKind[]): Mark | undefined {
+    let next = mark;
+    while (next && passedOver.includes(next.#state.kind)) next = next.#outer;
+    return next;
+  }
+}
+
+const MAX_MARKS = 64; // without a hold, in one context
+
 interface Marks {
+  /** At most one for each lock, oldest first. */
   readonly all: readonly Mark[];
+  /** Whether the oldest were dropped, since there were too many. */
+  readonly areSomeForgotten: boolean;
+}
+
+const NO_MARKS: Marks = { all: [], areSomeForgotten: false };
+
+interface Stored {
+  readonly marks: Marks;
   /** The marks in the asynchronous resource `asyncId` before the current event left its own. */
-  readonly before: readonly Mark[];
+  readonly before: Marks;
   /** undefined: stores do not stay with the resource. */
   readonly asyncId: number | undefined;
 }
 
 /** Used with `enterWith`, unlike scopes, since the code after the call must find the mark. */
-const storage = new AsyncLocalStorage<Marks | undefined>();
+const storage = new AsyncLocalStorage<Stored | undefined>();
 
-type MarkState = 'pending' | 'failed' | 'held' | 'lost' | 'over';
-
-/** The mark of one call. */
-export class Mark {
-  readonly #holds: AnonymousHolds;
-  readonly #lock: ScopedLock;
-  #state: MarkState = 'pending';
-  /** The hold that the call acquired. */
-  #hold: HoldInScope | undefined;
-  /** The newest mark of the same lock that was settled when this one was left. */
-  #outer: Mark | undefined;
-  /** Consecutive calls for this lock, such as those of a helper that retries. */
-  readonly #course: { latest: Mark };
-
-  constructor({ holds, lock: { id, isShared = false } }: MarkedLock, previous: Mark | undefined) {
-    this.#holds = holds;
-    this.#lock = { id, isShared };
-    this.#outer = settled(previous);
-    const goesOn = previous && previous.#state !== 'pending' && !previous.#isOvertaken;
-    this.#course = goesOn ? previous.#course : { latest: this };
-    this.#course.latest = this;
+/** Begins calls for these locks. Returns their marks. Not to be called after `await`. */
+export function leaveMarks(locks: readonly MarkedLock[]): readonly Mark[] {
+  let { all, areSomeForgotten } = marksHere();
+  const previous = locks.map((lock) => all.find((mark) => mark.isOf(lock)));
+  const left = locks.map((lock, index) => new Mark(lock, previous[index]));
+  if (previous.some(Boolean)) all = all.filter((mark) => !previous.includes(mark));
+  let surplus = all.length > MAX_MARKS ? all.filter(hasNoHold).length - MAX_MARKS : 0;
+  if (surplus > 0) {
+    areSomeForgotten = true;
+    all = all.filter((mark) => !hasNoHold(mark) || surplus-- <= 0);
   }
-
-  isOf({ holds, lock: { id, isShared = false } }: MarkedLock): boolean {
-    return this.#holds === holds && this.#lock.id === id && this.#lock.isShared === isShared;
-  }
-
-  /** `hold`: what the call acquired; undefined: it returned false, or threw. */
-  settle(hold: HoldInScope | undefined): void {
-    this.#state = hold ? 'held' : 'failed';
-    this.#hold = hold;
-    // Earlier failures no longer count; and one lost hold is enough, or work that never unlocks would collect them.
-    this.#outer = owed(this.#outer);
-    if (this.#outer?.state === 'lost') this.#outer.#outer = held(this.#outer.#outer);
-  }
-
-  get state(): MarkState {
-    if (!this.#hold) return this.#state;
-    this.#state = this.#holds.owed(this.#lock, this.#hold) ?? 'over';
-    if (this.#state === 'over') this.#hold = undefined;
-    return this.#state;
-  }
-
-  get outer(): Mark | undefined {
-    return this.#outer;
-  }
-
-  /** What the call acquired; undefined unless it is held. */
-  get hold(): HoldInScope | undefined {
-    return this.state === 'held' ? this.#hold : undefined;
-  }
-
-  /** Whether it is of this lock, or of the other half of a read-write lock. */
-  isOfEitherHalf({ holds, lock: { id } }: MarkedLock): boolean {
-    return this.#holds === holds && this.#lock.id === id;
-  }
-
-  /** Whether a later call of its course is under way or has the lock: then a new call is parallel to that one, and does not follow it. */
-  get #isOvertaken(): boolean {
-    const { latest } = this.#course;
-    return latest !== this && (latest.state === 'pending' || owed(latest) !== undefined);
-  }
-
-  /** Whether the call failed, and neither the latest call of its course nor a call around it holds the lock. */
-  get isRefused(): boolean {
-    return this.state === 'failed' && !owed(this.#course.latest);
-  }
-}
-
-/** Begins calls for these locks. Returns their marks; undefined: the context has too many of held locks. Not to be called after `await`. */
-export function leaveMarks(locks: readonly MarkedLock[]): readonly (Mark | undefined)[] {
-  const before = marksHere();
-  let kept = before.filter(
-    (mark) => mark.state !== 'over' && !locks.some((lock) => mark.isOf(lock)),
-  );
-  if (kept.length >= MAX_MARKS) {
-    const oldest = kept.length - MAX_MARKS / 2;
-    kept = kept.filter((mark, index) => index >= oldest || mark.state === 'held');
-  }
-  const hasRoom = kept.length < MAX_MARKS;
-  const left = locks.map((lock) => {
-    const previous = before.find((mark) => mark.isOf(lock));
-    return previous || hasRoom ? new Mark(lock, previous) : undefined;
-  });
-  enter([...kept, ...left.filter((mark) => mark !== undefined)]);
+  enter({ all: [...all, ...left], areSomeForgotten });
   return left;
 }
 
-/** Whether the running code called `lock()` or `tryLock()` for this lock, outside any run, and did not get it. */
-export function hasFailed(lock: MarkedLock): boolean {
-  return settled(marksHere().find((mark) => mark.isOf(lock)))?.isRefused ?? false;
+/** Whether its call has ended and no `unlock()` is still to come, for it or for a call before it. */
+function hasNoHold(mark: Mark): boolean {
+  return mark.state.kind !== 'pending' && Mark.newest(mark, ['undone'])?.isOwed !== true;
 }
 
-/** The hold of this lock, or of its other half, that the running code got by its own `lock()` or `tryLock()`, outside any run. */
-export function heldByCaller(lock: MarkedLock): HoldInScope | undefined {
-  for (const mark of marksHere()) {
-    const hold = mark.isOfEitherHalf(lock) ? held(mark)?.hold : undefined;
-    if (hold) return hold;
-  }
-  return undefined;
+/** The newest mark of this lock in the running code, outside any run; if all were undone, an undone one. undefined: there is none. */
+function latest(lock: MarkedLock): Mark | 'forgotten' | undefined {
+  const { all, areSomeForgotten } = marksHere();
+  const mark = all.find((each) => each.isOf(lock));
+  return Mark.newest(mark, ['undone']) ?? mark ?? (areSomeForgotten ? 'forgotten' : undefined);
+}
+
+/** What became of the latest `lock()` or `tryLock()` of the running code; undefined: none is known. */
+export function latestKind(lock: MarkedLock): MarkKind | 'forgotten' | undefined {
+  const found = latest(lock);
+  return found instanceof Mark ? found.state.kind : found;
+}
+
+/** What an `unlock()` of the running code undoes; undefined: it is refused. */
+export function undoneNext(lock: MarkedLock): Mark | undefined {
+  const found = latest(lock);
+  if (!found) return lock.holds.next(lock.lock);
+  return found instanceof Mark && 'hold' in found.state ? found : undefined;
+}
+
+export async function undo(lock: MarkedLock): Promise<void> {
+  if (latest(lock)) await undoneNext(lock)?.undo();
+  else await lock.holds.undoNext(lock.lock);
+}
+
+/** The mark of the hold of this lock, or of its other half, that the running code got by its own `lock()` or `tryLock()`, outside any run. */
+export function heldByCaller(lock: MarkedLock): Mark | undefined {
+  const ofLock = marksHere().all.filter((mark) => mark.isOf(lock, true));
+  return ofLock.map((mark) => Mark.newest(mark, ALL_BUT_HELD)).find((mark) => mark?.isOwed);
 }
 
 /** Runs `fn` in a context without marks. Marks left by `fn` end with it. */
@@ -284,20 +320,21 @@ export function withoutMarks<T>(fn: () => T): T {
   }
 }
 
-function marksHere(): readonly Mark[] {
-  const marks = storage.getStore();
-  if (!marks) return NO_MARKS;
+function marksHere(): Marks {
+  const stored = storage.getStore();
+  if (!stored) return NO_MARKS;
+  const { marks, before, asyncId } = stored;
   // The code that left these marks continues, after an `await`, in other resources: this is another event of the same timer or socket.
-  const isNextEvent = marks.asyncId === executionAsyncId() && marks.all.at(-1)?.state !== 'pending';
-  return isNextEvent ? marks.before : marks.all;
+  const isNextEvent = asyncId === executionAsyncId() && marks.all.at(-1)?.state.kind !== 'pending';
+  return isNextEvent ? before : marks;
 }
 
-function enter(all: readonly Mark[]): void {
-  const marks = storage.getStore();
+function enter(marks: Marks): void {
+  const stored = storage.getStore();
   const asyncId = doStoresStay() ? executionAsyncId() : undefined;
-  const isSameResource = marks?.asyncId !== undefined && marks.asyncId === asyncId;
-  const before = isSameResource ? marks.before : (marks?.all ?? NO_MARKS);
-  storage.enterWith({ all, before, asyncId });
+  const isSameResource = stored?.asyncId !== undefined && stored.asyncId === asyncId;
+  const before = isSameResource ? stored.before : (stored?.marks ?? NO_MARKS);
+  storage.enterWith({ marks, before, asyncId });
 }
 
 let areStoresStaying: boolean | undefined;
@@ -313,24 +350,4 @@ function doStoresStay(): boolean {
   areStoresStaying = resource.runInAsyncScope(() => probe.getStore() === true);
   probe.disable();
   return areStoresStaying;
-}
-
-/** The newest mark with a known outcome. (A pending mark belongs to a parallel call.) */
-function settled(mark: Mark | undefined): Mark | undefined {
-  return newest(mark, ({ state }) => state !== 'pending' && state !== 'over');
-}
-
-/** The newest mark whose `unlock()` is still to come. */
-function owed(mark: Mark | undefined): Mark | undefined {
-  return newest(mark, ({ state }) => state === 'held' || state === 'lost');
-}
-
-function held(mark: Mark | undefined): Mark | undefined {
-  return newest(mark, ({ state }) => state === 'held');
-}
-
-function newest(mark: Mark | undefined, isMeant: (mark: Mark) => boolean): Mark | undefined {
-  let next = mark;
-  while (next && !isMeant(next)) next = next.outer;
-  return next;
 }

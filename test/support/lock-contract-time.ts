@@ -1,6 +1,6 @@
 // The parts of the lock contract that wait out several leases: they run where time is virtual.
 import { expect, it } from 'vitest';
-import { nextEvent } from './clients.js';
+import { elsewhere, nextEvent } from './clients.js';
 import { expectWarnings } from './expected-warnings.js';
 import type { ContractContext } from './lock-contract-context.js';
 
@@ -36,7 +36,7 @@ export function selfWaitTests(context: () => ContractContext): void {
     const event = await warned;
     expect(event.lockName).toBe(lock.name);
     expect(event.message).toContain('withLock');
-    await lock.unlock();
+    await elsewhere(() => lock.unlock());
     await nested;
     await rival.unlock();
   });

@@ -1,5 +1,6 @@
 // A read-write lock outside any run: each call is an owner of its own, and unlock() undoes what its own half locked.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { elsewhere } from '../../support/clients.js';
 import { fakeReadWrite } from '../../support/fake-holdfast.js';
 import { expectPending, settle } from '../../support/occupancy.js';
 
@@ -46,7 +47,7 @@ describe('outside any run', () => {
     expect(there.held).toBe('');
   });
 
-  it('unlock() undoes the read lock that ends first, so that no reader has less than it asked for', async () => {
+  it('unlock() of other code undoes the read lock that ends first, so that no reader has less than it asked for', async () => {
     const { readLock, there } = fakeReadWrite();
     await readLock.lock();
     await readLock.lock(20_000);
@@ -54,10 +55,23 @@ describe('outside any run', () => {
     await readLock.lock();
     const left: string[] = [];
     for (let unlocks = 0; unlocks < 4; unlocks++) {
-      await readLock.unlock();
+      await elsewhere(() => readLock.unlock());
       left.push(there.owners.join(' '));
     }
     expect(left).toEqual(['me:1 me:2 me:4', 'me:1 me:4', 'me:4', '']);
+  });
+
+  it('unlock() undoes the latest read lock of its own code', async () => {
+    const { readLock, there } = fakeReadWrite();
+    await readLock.lock();
+    await elsewhere(() => readLock.lock(10_000));
+    await readLock.lock(20_000);
+    await readLock.unlock();
+    expect(there.owners).toEqual(['me:1', 'me:2']);
+    await readLock.unlock();
+    expect(there.owners).toEqual(['me:2']);
+    await expect(readLock.unlock()).rejects.toMatchObject(notHeld);
+    await elsewhere(() => readLock.unlock());
   });
 
   it('a lost read lock is reported by the next unlock() of a read lock, not of the write lock', async () => {
@@ -82,7 +96,7 @@ describe('outside any run', () => {
       { lockName: 'a', message: expect.stringContaining('holdfast.run') as unknown },
       { lockName: 'a', message: expect.stringContaining('LockUpgradeError') as unknown },
     ]);
-    await readLock.unlock();
+    await elsewhere(() => readLock.unlock());
     await writes;
     await writeLock.unlock();
     await reads;

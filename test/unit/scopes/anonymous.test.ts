@@ -1,5 +1,6 @@
-// Outside any run: every lock() is its own owner, unlock() undoes the oldest, and a nested call triggers a warning.
+// Outside any run: every lock() is its own owner, unlock() undoes that of its own code, and a nested call triggers a warning.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { elsewhere } from '../../support/clients.js';
 import { fakeHoldfast, ownerOfMe } from '../../support/fake-holdfast.js';
 import { expectPending, Occupancy, settle } from '../../support/occupancy.js';
 
@@ -15,17 +16,17 @@ describe('outside any run', () => {
   it('a lock() never re-enters another one: it waits', async () => {
     const { getLock } = fakeHoldfast();
     await getLock('a').lock();
-    const second = getLock('a').lock();
+    const second = elsewhere(() => getLock('a').lock());
     await expectPending(second);
     await getLock('a').unlock();
     await second;
-    await getLock('a').unlock();
+    await elsewhere(() => getLock('a').unlock());
   });
 
   it('a tryLock() returns false while another call has the lock', async () => {
     const { getLock } = fakeHoldfast();
     expect(await getLock('a').tryLock()).toBe(true);
-    expect(await getLock('a').tryLock()).toBe(false);
+    expect(await elsewhere(() => getLock('a').tryLock())).toBe(false);
     await getLock('a').unlock();
   });
 
@@ -112,8 +113,8 @@ describe('outside any run', () => {
   });
 });
 
-describe('unlock() outside any run undoes the oldest lock()', () => {
-  it('first in, first out: a lost one first, then the live one', async () => {
+describe('unlock() outside any run undoes the latest lock() of its own code', () => {
+  it('last in, first out: the live one first, then it reports that an earlier one was lost', async () => {
     const { getLock, server } = fakeHoldfast();
     const lock = getLock('a');
     await lock.lock(1_000);
@@ -122,21 +123,47 @@ describe('unlock() outside any run undoes the oldest lock()', () => {
     await lock.lock();
     const second = server.holder('a')?.owner;
     expect(second).not.toBe(first);
+    await lock.unlock();
+    expect(server.heldNames).toEqual([]);
     await expect(lock.unlock()).rejects.toMatchObject({
       code: 'LOCK_LOST',
       lossReason: 'expired',
     });
+    await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
+  });
+
+  it('code without a lock() of its own undoes the oldest: a lost one first, then the live one', async () => {
+    const { getLock, server } = fakeHoldfast();
+    const lock = getLock('a');
+    await elsewhere(() => lock.lock(1_000));
+    await vi.advanceTimersByTimeAsync(1_001);
+    await elsewhere(() => lock.lock());
+    const second = server.holder('a')?.owner;
+    await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
     expect(server.holder('a')?.owner).toBe(second);
     await lock.unlock();
     expect(server.heldNames).toEqual([]);
   });
 
-  it('after that loss the live one is no longer renewed: it ends with its lease at the latest', async () => {
-    const { getLock, server, told } = fakeHoldfast();
+  it('after a loss that was told to its own code, the live one of another is renewed', async () => {
+    const { getLock, server } = fakeHoldfast();
     const lock = getLock('a');
     await lock.lock(1_000);
     await vi.advanceTimersByTimeAsync(1_001);
-    await lock.lock();
+    await elsewhere(() => lock.lock());
+    await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+    await vi.advanceTimersByTimeAsync(100_000);
+    expect(server.heldNames).toEqual(['a']);
+    await elsewhere(() => lock.unlock());
+    expect(server.heldNames).toEqual([]);
+  });
+
+  it('after a loss that was told to other code, the live one is not: it ends with its lease at the latest', async () => {
+    const { getLock, server, told } = fakeHoldfast();
+    const lock = getLock('a');
+    await elsewhere(() => lock.lock(1_000));
+    await vi.advanceTimersByTimeAsync(1_001);
+    await elsewhere(() => lock.lock());
     await vi.advanceTimersByTimeAsync(25_000);
     expect(told('renewed').length).toBeGreaterThan(0);
     await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
@@ -163,11 +190,11 @@ describe('unlock() outside any run undoes the oldest lock()', () => {
   it('a withLock() that re-entered a live lock() is still renewed; the rest ends with its lease after it', async () => {
     const { getLock, server } = fakeHoldfast();
     const lock = getLock('a');
-    await lock.lock(1_000);
+    await elsewhere(() => lock.lock(1_000));
     await vi.advanceTimersByTimeAsync(1_001);
     await lock.withLock(async (hold) => {
       await lock.lock();
-      await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
+      await elsewhere(() => expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' }));
       await vi.advanceTimersByTimeAsync(100_000);
       expect(hold.signal.aborted).toBe(false);
     });
@@ -205,7 +232,7 @@ describe('a nested call outside any scope, which would wait for itself', () => {
     expect(await again).toBe(false);
     expect(told('warning')).toHaveLength(2);
     expect(processWarnings).toHaveLength(1);
-    await getLock('a').unlock();
+    await elsewhere(() => getLock('a').unlock());
   });
 
   it('triggers no warning when somebody else holds the lock', async () => {
@@ -224,6 +251,6 @@ describe('a nested call outside any scope, which would wait for itself', () => {
     await vi.advanceTimersByTimeAsync(60_000);
     expect(await waiting).toBe(false);
     expect(told('warning')).toEqual([]);
-    await getLock('a').unlock();
+    await elsewhere(() => getLock('a').unlock());
   });
 });

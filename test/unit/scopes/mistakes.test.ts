@@ -1,6 +1,7 @@
 // Calls that are probably mistakes: they trigger one warning, or an error that leads to the mistake.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Lock } from '../../../src/index.js';
+import { elsewhere } from '../../support/clients.js';
 import { fakeHoldfast, type FakeHoldfast } from '../../support/fake-holdfast.js';
 import { settle } from '../../support/occupancy.js';
 
@@ -80,7 +81,7 @@ describe('two overlapping calls of one run', () => {
     });
     const anonymous = [lock.lock(), lock.lock()];
     await anonymous[0];
-    await lock.unlock();
+    await elsewhere(() => lock.unlock());
     await anonymous[1];
     await lock.unlock();
     expect(told('warning')).toEqual([]);

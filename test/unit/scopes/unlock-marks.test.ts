@@ -1,4 +1,4 @@
-// Outside any run: unlock() undoes no lock in code whose own lock() or tryLock() failed.
+// Outside any run: unlock() goes by the latest lock() or tryLock() of the code that calls it.
 import { AsyncResource } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -155,8 +155,13 @@ describe('finally { unlock() } after a tryLock() that returned false', () => {
         expect(await client.getLock(name).tryLock()).toBe(false);
         await expect(client.getLock(name).unlock()).rejects.toMatchObject(NOT_HELD);
       }
-      expect(await outer.tryLock()).toBe(false);
       await outer.unlock();
+      // From now on this code cannot know that it has no call of its own.
+      await expect(client.getLock(names[0]!).unlock()).rejects.toThrow(
+        'oldest calls are forgotten',
+      );
+      await expect(client.getLock('none').unlock()).rejects.toMatchObject(NOT_HELD);
+      expect(await client.getLock(names[0]!).getHoldCount()).toBe(0);
     });
     expect(client.server.heldNames).toHaveLength(names.length);
     await elsewhere(() => Promise.all(names.map((name) => client.getLock(name).unlock())));
@@ -172,7 +177,7 @@ describe("unlock() undoes this code's own lock", () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('even if that function had to try several times, after a try of this code', async () => {
+  it('but not if that function had to try several times, after a try of this code', async () => {
     const { opened, open } = gate();
     void elsewhere(() => classic(() => opened));
     await settle();
@@ -184,12 +189,12 @@ describe("unlock() undoes this code's own lock", () => {
     };
     expect(await lock.tryLock()).toBe(false);
     await untilLocked();
-    await lock.unlock();
-    expect(client.server.heldNames).toEqual([]);
     await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
+    expect(client.server.heldNames).toEqual(['a']);
+    await elsewhere(() => lock.unlock());
   });
 
-  it('even if that function locked, unlocked and locked again after a failed try', async () => {
+  it('but not if that function locked, unlocked and locked again after a failed try', async () => {
     await elsewhere(() => lock.lock());
     const helper = async (): Promise<void> => {
       expect(await lock.tryLock()).toBe(false);
@@ -199,28 +204,28 @@ describe("unlock() undoes this code's own lock", () => {
       await lock.lock();
     };
     await helper();
-    await lock.unlock();
-    expect(client.server.heldNames).toEqual([]);
+    await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
+    await elsewhere(() => lock.unlock());
   });
 
-  it('even if it was locked in the body of a withLock() of another lock after a failed try', async () => {
+  it('but not if it was locked in the body of a withLock() of another lock after a failed try', async () => {
     await elsewhere(() => lock.lock());
     expect(await lock.tryLock()).toBe(false);
     await elsewhere(() => lock.unlock());
     await client.getLock('other').withLock(() => lock.lock());
-    await lock.unlock();
-    expect(client.server.heldNames).toEqual([]);
+    await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
+    await elsewhere(() => lock.unlock());
   });
 
-  it('after a failed tryLock() inside', async () => {
+  it('but not after a failed tryLock() inside', async () => {
     await lock.lock();
     const inner = async (): Promise<boolean> => lock.tryLock();
     expect(await inner()).toBe(false);
     expect(await inner()).toBe(false);
-    expect(await lock.isHeldByCurrentOwner()).toBe(true);
-    await lock.unlock();
-    expect(client.server.heldNames).toEqual([]);
+    expect(await lock.isHeldByCurrentOwner()).toBe(false);
     await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
+    expect(client.server.heldNames).toEqual(['a']);
+    await elsewhere(() => lock.unlock());
   });
 
   it('after failed calls for other locks, at the same time or before', async () => {
@@ -243,7 +248,7 @@ describe("unlock() undoes this code's own lock", () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('or reports the loss of that lock, and of no other, after a failed try', async () => {
+  it('and reports the loss of no lock after a failed try', async () => {
     await elsewhere(async () => {
       await lock.lock(30);
       await sleep(40);
@@ -253,7 +258,6 @@ describe("unlock() undoes this code's own lock", () => {
         expect(await lock.tryLock()).toBe(false);
         await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
       });
-      await expect(lock.unlock()).rejects.toMatchObject({ code: 'LOCK_LOST' });
       await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
     });
   });
@@ -274,16 +278,17 @@ describe('code without a call of its own', () => {
     await job;
   });
 
-  it('does so even if its own lock was undone before', async () => {
+  it('does not if its own lock was undone before', async () => {
     await lock.lock();
     await lock.unlock();
     await elsewhere(() => lock.lock());
-    await lock.unlock();
-    expect(client.server.heldNames).toEqual([]);
+    await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
+    expect(client.server.heldNames).toEqual(['a']);
+    await elsewhere(() => lock.unlock());
   });
 });
 
-describe('code whose tryLock() failed undoes a later lock', () => {
+describe('code whose tryLock() failed does not undo a later lock', () => {
   it('by a helper that first awaits something, each time', async () => {
     await elsewhere(() => lock.lock());
     expect(await lock.tryLock()).toBe(false);
@@ -294,7 +299,8 @@ describe('code whose tryLock() failed undoes a later lock', () => {
     };
     for (let round = 0; round < 3; round++) {
       await take();
-      await lock.unlock();
+      await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
+      await elsewhere(() => lock.unlock());
     }
     expect(client.server.heldNames).toEqual([]);
   });
@@ -314,8 +320,9 @@ describe('code whose tryLock() failed undoes a later lock', () => {
     await elsewhere(() => lock.unlock());
     await acquired.opened;
     clearInterval(timer);
-    await lock.unlock();
-    expect(client.server.heldNames).toEqual([]);
+    await expect(lock.unlock()).rejects.toMatchObject(NOT_HELD);
+    expect(client.server.heldNames).toEqual(['a']);
+    await elsewhere(() => lock.unlock());
   });
 });
 
@@ -386,12 +393,14 @@ describe('of a MultiLock', () => {
     expect(client.server.heldNames).toEqual([]);
   });
 
-  it('unlock() undoes its lock after a failed try of one member', async () => {
+  it('unlock() undoes nothing after a failed try of one member', async () => {
     const members = [lock, client.getLock('b')];
     const multi = client.holdfast.getMultiLock(...members);
     await multi.lock();
     expect(await lock.tryLock()).toBe(false);
-    await multi.unlock();
+    await expect(multi.unlock()).rejects.toThrow('did not get it');
+    expect(client.server.heldNames).toEqual(['a', 'b']);
+    await elsewhere(() => multi.unlock());
     expect(client.server.heldNames).toEqual([]);
   });
 });
