@@ -2,7 +2,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { Holdfast, Lock } from '../../../src/index.js';
-import { newClient, nextEvent, rejectionOf, sharedConnection } from '../../support/clients.js';
+import {
+  elsewhere,
+  newClient,
+  nextEvent,
+  rejectionOf,
+  sharedConnection,
+} from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -44,12 +50,12 @@ it('unlock() outside of runs reports the loss, once', async () => {
 it('unlock() outside of runs reports the loss and leaves later holders of its members alone', async () => {
   await multi.lock();
   await loseA();
-  await a.lock();
-  await b.lock();
+  await elsewhere(() => a.lock());
+  await elsewhere(() => b.lock());
   await expect(multi.unlock()).rejects.toMatchObject(isLost);
   expect(await redis.exists(a.name, b.name)).toBe(2);
-  await a.unlock();
-  await b.unlock();
+  await elsewhere(() => a.unlock());
+  await elsewhere(() => b.unlock());
   expect(await redis.exists(a.name, b.name)).toBe(0);
 });
 

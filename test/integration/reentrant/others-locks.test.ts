@@ -85,6 +85,68 @@ it.each([false, true])('HTTP requests, keepAlive: %s', async (keepAlive) => {
   await once(server, 'close');
 });
 
+it('HTTP requests that one connection sends before it has the answer to the first', async () => {
+  const server = createHttpServer((_, response) => {
+    void handle().then((outcome) => response.end(`[${outcome}]`));
+  });
+  const socket = connect(await listening(server), '127.0.0.1');
+  let answers = '';
+  socket.on('data', (chunk) => (answers += String(chunk)));
+  const asked = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+  socket.write(asked.repeat(3));
+  await expect.poll(() => inside).toBe(1);
+  socket.write(asked.repeat(2));
+  await sleep(50);
+  expect(await client.getLock(name).isLocked()).toBe(true);
+  finish.open();
+  await expect
+    .poll(() => answers.match(/\[.*?\]/g))
+    .toEqual(['[done]', ...Array<string>(4).fill(`[${BUSY}]`)]);
+  expect(most).toBe(1);
+  expect(await client.getLock(name).isLocked()).toBe(false);
+  socket.destroy();
+  server.close();
+  await once(server, 'close');
+});
+
+it('an HTTP request undoes the lock() of an earlier one, whatever came before on its connection', async () => {
+  const lock = client.getLock(name);
+  const work: Record<string, () => Promise<unknown>> = {
+    '/lock': () => lock.lock(),
+    '/try': handle,
+    '/unlock': () => lock.unlock(),
+  };
+  const server = createHttpServer(({ url }, response) => {
+    const done = work[url!]!();
+    void done.then(
+      (outcome) => response.end(String(outcome)),
+      (error: unknown) => response.end((error as { code: string }).code),
+    );
+  });
+  const port = await listening(server);
+  const agents = [0, 1].map(() => new Agent({ keepAlive: true, maxSockets: 1 }));
+  finish.open();
+  for (const agent of [...agents, ...agents]) {
+    const answers: string[] = [];
+    for (const path of ['/lock', '/try', '/unlock', '/unlock', '/try', '/unlock']) {
+      const sent = get({
+        port,
+        host: '127.0.0.1',
+        path,
+        agent: path === '/lock' ? agents[0]! : agent,
+      });
+      const [response] = (await once(sent, 'response')) as [NodeJS.ReadableStream];
+      answers.push(await text(response));
+    }
+    const none = 'LOCK_NOT_HELD';
+    expect(answers).toEqual(['undefined', BUSY, 'undefined', none, 'done', none]);
+  }
+  for (const agent of agents) agent.destroy();
+  server.closeAllConnections();
+  server.close();
+  await once(server, 'close');
+});
+
 it('messages of one socket', async () => {
   const outcomes: Promise<string>[] = [];
   const server = createServer((socket) => {
@@ -148,7 +210,7 @@ it('a worker loop in each of two clients: a worker releases only its own lock', 
   expect([done, most]).toEqual([100, 1]);
 });
 
-it('a helper that waits for its turn locks for its caller', async () => {
+it('a helper that waits for its turn by one call locks for its caller; by several tries it does not', async () => {
   const first = elsewhere(handle);
   await expect.poll(() => inside).toBe(1);
   setTimeout(finish.open, 50);
@@ -157,8 +219,12 @@ it('a helper that waits for its turn locks for its caller', async () => {
   };
   await untilLocked();
   expect(await first).toBe('done');
-  await client.getLock(name).unlock();
-  expect(await client.getLock(name).isLocked()).toBe(false);
+  const lock = client.getLock(name);
+  await expect(lock.unlock()).rejects.toThrow('use tryLock(wait) instead of several tries');
+  await elsewhere(() => lock.unlock());
+  expect(await (async () => await lock.tryLock(1_000))()).toBe(true);
+  await lock.unlock();
+  expect(await lock.isLocked()).toBe(false);
 });
 
 it('the token of a fenced lock that was refused counts as well', async () => {
