@@ -89,14 +89,14 @@ describe('the watchdog stops with the lock', () => {
 
 describe('a renewal that fails', () => {
   it.each(['loseReplyTo', 'cutAfterForwarding', 'holdBack'] as const)(
-    'does not stop the renewals: the lock is held for three more leases (%s)',
+    'does not stop the renewals: the lock is held for longer than its lease (%s)',
     async (fault) => {
       const leaseMs = 4_500; // an event loop may be blocked for two seconds while other tests run
       await using client = newClient({ redis: proxy().url, lockWatchdogTimeout: leaseMs });
       const lost = eventsOf(client, 'lost');
       await using hold = await client.getLock(name).acquire();
       await proxy()[fault](commandOf('renew', name)).happened;
-      const seen = await watchTtl(redis, name, 3 * leaseMs);
+      const seen = await watchTtl(redis, name, 1.1 * leaseMs); // for three leases: test/unit/reentrant/failed-renewals.test.ts
       expect(Math.min(...seen)).toBeGreaterThan(0);
       expect(hold.remaining()).toBeGreaterThan(0);
       expect(lost).toEqual([]);
