@@ -145,6 +145,7 @@ it('an acquire that has to wait takes a try, a subscription, a try, and a try wh
     // The subscriber's connection brings some commands of ioredis.
     expect(commands.filter((name) => OURS.includes(name))).toEqual(expected);
     await theirs.unlock();
+    await sleep(50); // until the client that released does not let others pass any more, for which it would subscribe
   }
 });
 
