@@ -52,8 +52,6 @@ interface CredentialsListener {
 /** Our own settings of every connection, whatever the user gave. */
 const OURS: object = {
   disableOfflineQueue: true,
-  // Some proxies and servers do not know the HELLO that begins RESP3, and we need nothing of it.
-  RESP: 2,
   // We select the database and name the connection: see ioredis/connection.ts.
   database: undefined,
   name: undefined,
@@ -63,7 +61,7 @@ const OURS: object = {
   commandsQueueMaxLength: undefined,
   // Otherwise version 6 makes an AbortSignal with a timer for every command.
   commandOptions: { timeout: undefined },
-  // Version 6 refuses these with RESP 2; and the first would reconnect by itself.
+  // These are refused with RESP2; and the first would reconnect by itself.
   maintNotifications: 'disabled',
   clientSideCache: undefined,
   emitInvalidate: undefined,
@@ -99,6 +97,7 @@ export class NodeRedisConnection implements Connection {
       this.#client = template.duplicate({
         ...options,
         ...OURS,
+        RESP: resp2Of(template),
         credentialsProvider: this.#provider(options.credentialsProvider),
         socket: {
           ...socket,
@@ -243,6 +242,23 @@ export class NodeRedisConnection implements Connection {
       this.#heard.ended(reason);
     });
   }
+}
+
+const resp2 = new WeakMap<NodeRedisClient, 2 | undefined>();
+
+/**
+ * The option by which it speaks RESP2 without HELLO, which some proxies and servers do not know: version 6 has to be told, and version 5
+ * sends HELLO if it is told anything. They differ in whether an option for RESP3 alone is accepted without it.
+ */
+function resp2Of(template: NodeRedisClient): 2 | undefined {
+  if (!resp2.has(template))
+    try {
+      template.duplicate({ emitInvalidate: true });
+      resp2.set(template, 2);
+    } catch {
+      resp2.set(template, undefined);
+    }
+  return resp2.get(template);
 }
 
 /** An error of node-redis as one of the failures that port.ts lists. None of them holds a password. */

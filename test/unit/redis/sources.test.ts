@@ -482,7 +482,7 @@ describe('options of node-redis', () => {
 
   it('give the credentials of the URL, and otherwise their own', () => {
     const given = optionsOf({ url: 'rediss://user:pass@h?family=6', username: 'x', RESP: 3 });
-    expect(given).toMatchObject({ username: 'user', password: 'pass', RESP: 2 });
+    expect(given).toMatchObject({ username: 'user', password: 'pass', RESP: undefined });
     expect(given['socket']).toMatchObject({ host: 'h', port: 6379, tls: true, family: 6 });
     const credentialsProvider = { type: 'async-credentials-provider' };
     expect(optionsOf({ url: 'redis://h', credentialsProvider })).toMatchObject({
