@@ -1,7 +1,5 @@
 // The keys and channels of a lock on the server; lua/README.md is their data model.
 
-import { replyError } from './failure.js';
-
 /** The names of one lock's keys and channels. Each is made on first use: an uncontended lock needs few. */
 export class LockKeys {
   /** The hash that is the lock: owner -> hold count. */
@@ -163,7 +161,7 @@ export function readSlots(reply: unknown, reachedAt: (announced: string) => stri
     masterBySlot.fill(address, first, last + 1);
   }
   if (masters.size === 0)
-    throw replyError(
+    throw new Error(
       'the nodes of the cluster do not tell their addresses (cluster-preferred-endpoint-type unknown-endpoint)',
     );
   return { masterBySlot, masters: [...masters] };
