@@ -93,11 +93,13 @@ it('a caller whose user may not send a script in full does not hold up the other
       ...LONG,
       redis: { host, port, username: 'app', password: 'secret' },
     });
-    const calls = Promise.allSettled(
-      Array.from({ length: 100 }, () => client.getFairLock(uniqueName()).tryLock()),
-    );
-    const counts = await countCommands(url, () => calls);
-    for (const outcome of await calls)
+    let outcomes: PromiseSettledResult<boolean>[] = [];
+    const counts = await countCommands(url, async () => {
+      const names = Array.from({ length: 100 }, () => uniqueName());
+      outcomes = await Promise.allSettled(names.map((name) => client.getFairLock(name).tryLock()));
+    });
+    expect(outcomes).toHaveLength(100);
+    for (const outcome of outcomes)
       expect(outcome).toMatchObject({
         reason: { message: expect.stringContaining('NOPERM') as string },
       });
