@@ -654,7 +654,7 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
   },
   inspect: {
     name: 'inspect',
-    sha1: 'bbaaf53bf3dfeb5c2cec80035c207918f9bc91d8',
+    sha1: '398a25ae9457fa84010f5c2bc15f22b1c50bf9b2',
     source: `-- What a lock of any kind is, who holds it and who waits in its line. For people: it walks both, but at most \`most\` of each.
 --
 -- KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with a "?" until it is confirmed
@@ -681,12 +681,16 @@ local capacity = fieldCount > 1 and redis.call('HGET', lock, 'capacity')
 local holders = {}
 local isCut = 0
 -- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
--- Without holders it is somebody else's, whatever its fields are called.
+-- All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
 local function hasHolders(lock)
+  local used = tonumber(redis.call('HGET', lock, 'used') or 'none')
+  if not used or redis.call('HLEN', lock) - 2 > used then
+    return false
+  end
   local isFound = false
   local fields = redis.call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    if string.match(fields[i], '^.+:%-?%d+$') then
+    if string.match(fields[i], '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$') then
       isFound = true
     elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
       return false
@@ -1650,7 +1654,7 @@ return 'done'
   },
   weightedForce: {
     name: 'weighted-force',
-    sha1: '2d23909c05931f2f7f0d7313d6fdd1e95ca797ce',
+    sha1: '6054103ded6cbb69c6671c33beca701d1d67922e',
     source: `-- Puts out the holders of a read-write lock that have so many permits, and leaves word for them. The sender then lets in the next in line.
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
 --
@@ -1683,12 +1687,16 @@ local capacity = tonumber(known[1])
 local lockTtlMs = capacity and 0 or redis.call('PTTL', lock)
 -- A read-write lock has more permits than any semaphore, and always the same number.
 -- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
--- Without holders it is somebody else's, whatever its fields are called.
+-- All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
 local function hasHolders(lock)
+  local used = tonumber(redis.call('HGET', lock, 'used') or 'none')
+  if not used or redis.call('HLEN', lock) - 2 > used then
+    return false
+  end
   local isFound = false
   local fields = redis.call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    if string.match(fields[i], '^.+:%-?%d+$') then
+    if string.match(fields[i], '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$') then
       isFound = true
     elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
       return false
@@ -1758,7 +1766,7 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: 'e500909cdaac1f5cbec8d21b349755a2d426e085',
+    sha1: '0da2b570ab0bd48aa5dee86835ab8c04e54c7364',
     source: `-- Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
 -- an owner that keeps them, or of one that has released them and keeps others out until it ends. Then lets in waiters in the order of the line,
 -- until one does not fit. Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again
@@ -1830,12 +1838,16 @@ local function ttlOf(key, leases)
   return math.max(tonumber(last or 0) - nowMs, 0)
 end
 -- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
--- Without holders it is somebody else's, whatever its fields are called.
+-- All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
 local function hasHolders(lock)
+  local used = tonumber(redis.call('HGET', lock, 'used') or 'none')
+  if not used or redis.call('HLEN', lock) - 2 > used then
+    return false
+  end
   local isFound = false
   local fields = redis.call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    if string.match(fields[i], '^.+:%-?%d+$') then
+    if string.match(fields[i], '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$') then
       isFound = true
     elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
       return false
@@ -2110,7 +2122,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: '24cd7142d1b1fc8d3893d69d59c971adaa521a99',
+    sha1: '765339e12650e428e6a8f084498c77d32ae1bab9',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place in it).
 -- Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
 -- that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
@@ -2174,12 +2186,16 @@ local lockTtlMs = redis.call('PTTL', lock)
 local isEndless = lockTtlMs == -1
 -- A read-write lock has more permits than any semaphore, and always the same number.
 -- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
--- Without holders it is somebody else's, whatever its fields are called.
+-- All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
 local function hasHolders(lock)
+  local used = tonumber(redis.call('HGET', lock, 'used') or 'none')
+  if not used or redis.call('HLEN', lock) - 2 > used then
+    return false
+  end
   local isFound = false
   local fields = redis.call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    if string.match(fields[i], '^.+:%-?%d+$') then
+    if string.match(fields[i], '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$') then
       isFound = true
     elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
       return false
@@ -2369,7 +2385,7 @@ return answer({ inTheWay, lookMs, whole(ticket) })
   },
   weightedLast: {
     name: 'weighted-last',
-    sha1: '091620d5ae11d5e058573f9e2142d12816130f33',
+    sha1: 'ed6e8537018fe509fb488dd96a06df0e1522708c',
     source: `-- The holder that keeps a read-write lock for longest: whether there is one, and until when the lock is held.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
@@ -2383,12 +2399,16 @@ local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
 local lockTtlMs = redis.call('PTTL', lock)
 -- A read-write lock has more permits than any semaphore, and always the same number.
 -- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
--- Without holders it is somebody else's, whatever its fields are called.
+-- All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
 local function hasHolders(lock)
+  local used = tonumber(redis.call('HGET', lock, 'used') or 'none')
+  if not used or redis.call('HLEN', lock) - 2 > used then
+    return false
+  end
   local isFound = false
   local fields = redis.call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    if string.match(fields[i], '^.+:%-?%d+$') then
+    if string.match(fields[i], '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$') then
       isFound = true
     elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
       return false
@@ -2415,7 +2435,7 @@ return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
   },
   weightedLook: {
     name: 'weighted-look',
-    sha1: '39d407fb776b3d2fb3562eabfd477bd255f05fcc',
+    sha1: 'd7b74f6c65fbc5b9f9594f6127348d3e7a920acc',
     source: `-- How many permits a weighted lock has, the owners that hold them, and those that wait in line, in order. For debugging: it walks them all.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
@@ -2439,12 +2459,16 @@ local capacity = tonumber(redis.call('HGET', lock, 'capacity'))
 local lockTtlMs = redis.call('PTTL', lock)
 -- A read-write lock has more permits than any semaphore, and always the same number.
 -- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
--- Without holders it is somebody else's, whatever its fields are called.
+-- All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
 local function hasHolders(lock)
+  local used = tonumber(redis.call('HGET', lock, 'used') or 'none')
+  if not used or redis.call('HLEN', lock) - 2 > used then
+    return false
+  end
   local isFound = false
   local fields = redis.call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    if string.match(fields[i], '^.+:%-?%d+$') then
+    if string.match(fields[i], '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$') then
       isFound = true
     elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
       return false
@@ -2690,7 +2714,7 @@ return answers
   },
   weightedSetCapacity: {
     name: 'weighted-set-capacity',
-    sha1: '19e56974fad947cdd666a849bf9bee24d493df7c',
+    sha1: '490ff22cdf34271108a83a7e887709889835f903',
     source: `-- Sets how many permits a weighted lock has, whatever is declared. No holder is put out. The sender then lets in the next in line.
 -- Safe to send twice: it is a target.
 --
@@ -2705,12 +2729,16 @@ local capacity, permitsTtlMs = ARGV[1], ARGV[2]
 
 local former = redis.call('HGET', lock, 'capacity')
 -- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
--- Without holders it is somebody else's, whatever its fields are called.
+-- All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
 local function hasHolders(lock)
+  local used = tonumber(redis.call('HGET', lock, 'used') or 'none')
+  if not used or redis.call('HLEN', lock) - 2 > used then
+    return false
+  end
   local isFound = false
   local fields = redis.call('HGETALL', lock)
   for i = 1, #fields, 2 do
-    if string.match(fields[i], '^.+:%-?%d+$') then
+    if string.match(fields[i], '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$') then
       isFound = true
     elseif fields[i] ~= 'capacity' and fields[i] ~= 'used' then
       return false

@@ -288,6 +288,7 @@ function regExp(pattern: string): RegExp {
 
 const CLASSES: Readonly<Record<string, string>> = {
   '%d': '[0-9]',
+  '%x': '[0-9A-Fa-f]',
   '%S': '[^ \\t-\\r]',
   '%-': '-',
 };

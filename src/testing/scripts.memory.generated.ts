@@ -881,12 +881,18 @@ function inspect(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   let holders: Value = lua.list();
   let isCut: Value = 0;
   // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
-  // Without holders it is somebody else's, whatever its fields are called.
+  // All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
   function hasHolders(lock?: Value): Value {
+    const used = tonumber(lua.or(redis.call('HGET', lock, 'used'), () => 'none'));
+    if (!lua.truthy(used) || lua.compare(lua.num(redis.call('HLEN', lock)) - 2, '>', used)) {
+      return false;
+    }
     let isFound: Value = false;
     const fields = redis.call('HGETALL', lock);
     for (const i of lua.range(1, lua.length(fields), 2)) {
-      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+      if (
+        lua.truthy(string.match(lua.get(fields, i), '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$')[0])
+      ) {
         isFound = true;
       } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
         return false;
@@ -2115,12 +2121,18 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const lockTtlMs = lua.truthy(capacity) ? 0 : redis.call('PTTL', lock);
   // A read-write lock has more permits than any semaphore, and always the same number.
   // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
-  // Without holders it is somebody else's, whatever its fields are called.
+  // All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
   function hasHolders(lock?: Value): Value {
+    let used: Value = tonumber(lua.or(redis.call('HGET', lock, 'used'), () => 'none'));
+    if (!lua.truthy(used) || lua.compare(lua.num(redis.call('HLEN', lock)) - 2, '>', used)) {
+      return false;
+    }
     let isFound: Value = false;
     const fields = redis.call('HGETALL', lock);
     for (const i of lua.range(1, lua.length(fields), 2)) {
-      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+      if (
+        lua.truthy(string.match(lua.get(fields, i), '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$')[0])
+      ) {
         isFound = true;
       } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
         return false;
@@ -2297,12 +2309,18 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     return math.max(lua.num(tonumber(lua.or(last, () => 0))) - nowMs, 0);
   }
   // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
-  // Without holders it is somebody else's, whatever its fields are called.
+  // All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
   function hasHolders(lock?: Value): Value {
+    let used: Value = tonumber(lua.or(redis.call('HGET', lock, 'used'), () => 'none'));
+    if (!lua.truthy(used) || lua.compare(lua.num(redis.call('HLEN', lock)) - 2, '>', used)) {
+      return false;
+    }
     let isFound: Value = false;
     let fields: Value = redis.call('HGETALL', lock);
     for (const i of lua.range(1, lua.length(fields), 2)) {
-      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+      if (
+        lua.truthy(string.match(lua.get(fields, i), '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$')[0])
+      ) {
         isFound = true;
       } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
         return false;
@@ -2749,12 +2767,18 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const isEndless = lockTtlMs === -1;
   // A read-write lock has more permits than any semaphore, and always the same number.
   // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
-  // Without holders it is somebody else's, whatever its fields are called.
+  // All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
   function hasHolders(lock?: Value): Value {
+    let used: Value = tonumber(lua.or(redis.call('HGET', lock, 'used'), () => 'none'));
+    if (!lua.truthy(used) || lua.compare(lua.num(redis.call('HLEN', lock)) - 2, '>', used)) {
+      return false;
+    }
     let isFound: Value = false;
     const fields = redis.call('HGETALL', lock);
     for (const i of lua.range(1, lua.length(fields), 2)) {
-      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+      if (
+        lua.truthy(string.match(lua.get(fields, i), '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$')[0])
+      ) {
         isFound = true;
       } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
         return false;
@@ -3026,12 +3050,18 @@ function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const lockTtlMs = redis.call('PTTL', lock);
   // A read-write lock has more permits than any semaphore, and always the same number.
   // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
-  // Without holders it is somebody else's, whatever its fields are called.
+  // All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
   function hasHolders(lock?: Value): Value {
+    const used = tonumber(lua.or(redis.call('HGET', lock, 'used'), () => 'none'));
+    if (!lua.truthy(used) || lua.compare(lua.num(redis.call('HLEN', lock)) - 2, '>', used)) {
+      return false;
+    }
     let isFound: Value = false;
     const fields = redis.call('HGETALL', lock);
     for (const i of lua.range(1, lua.length(fields), 2)) {
-      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+      if (
+        lua.truthy(string.match(lua.get(fields, i), '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$')[0])
+      ) {
         isFound = true;
       } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
         return false;
@@ -3086,12 +3116,18 @@ function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const lockTtlMs = redis.call('PTTL', lock);
   // A read-write lock has more permits than any semaphore, and always the same number.
   // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
-  // Without holders it is somebody else's, whatever its fields are called.
+  // All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
   function hasHolders(lock?: Value): Value {
+    const used = tonumber(lua.or(redis.call('HGET', lock, 'used'), () => 'none'));
+    if (!lua.truthy(used) || lua.compare(lua.num(redis.call('HLEN', lock)) - 2, '>', used)) {
+      return false;
+    }
     let isFound: Value = false;
     const fields = redis.call('HGETALL', lock);
     for (const i of lua.range(1, lua.length(fields), 2)) {
-      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+      if (
+        lua.truthy(string.match(lua.get(fields, i), '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$')[0])
+      ) {
         isFound = true;
       } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
         return false;
@@ -3446,12 +3482,18 @@ function weightedSetCapacity(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   const former = redis.call('HGET', lock, 'capacity');
   // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
-  // Without holders it is somebody else's, whatever its fields are called.
+  // All of our owners end with twelve hex digits and a number. Each holds a permit at least, so a hash with more fields is not even read.
   function hasHolders(lock?: Value): Value {
+    const used = tonumber(lua.or(redis.call('HGET', lock, 'used'), () => 'none'));
+    if (!lua.truthy(used) || lua.compare(lua.num(redis.call('HLEN', lock)) - 2, '>', used)) {
+      return false;
+    }
     let isFound: Value = false;
     const fields = redis.call('HGETALL', lock);
     for (const i of lua.range(1, lua.length(fields), 2)) {
-      if (lua.truthy(string.match(lua.get(fields, i), '^.+:%-?%d+$')[0])) {
+      if (
+        lua.truthy(string.match(lua.get(fields, i), '^.+%-%x%x%x%x%x%x%x%x%x%x%x%x:%-?%d+$')[0])
+      ) {
         isFound = true;
       } else if (lua.get(fields, i) !== 'capacity' && lua.get(fields, i) !== 'used') {
         return false;

@@ -44,7 +44,15 @@ const READ_WRITE_LOCK = new LockKeys('read\u{1f512}write');
 const LOCKS = [LOCK, SEMAPHORE, READ_WRITE_LOCK];
 
 /** Of those with a ticket in common the order is that of bytes: U+FF41 stands before U+1F512, and behind it in UTF-16. */
-const OWNERS = ['a:1', 'a:2', 'b:1', 'b:2', 'b:-3', '\uff41:1', '\u{1f512}:1'];
+const OWNERS = [
+  'a:1',
+  'a:2',
+  'b-0123456789ab:1',
+  'b-0123456789ab:2',
+  'b-0123456789ab:-3',
+  '\uff41:1',
+  '\u{1f512}:1',
+];
 export const CLIENTS: readonly string[] = [...new Set(OWNERS.map(clientOf))];
 
 /** All keys that a script may write. */

@@ -275,18 +275,30 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
 
 /** The same of locks with several holders. */
 function ofWeightedLocks(): Scenario[] {
-  const held: Holder = { owner: 'me:1', weight: 2, ttl: 80 };
-  const byOther: Holder = { owner: 'other:1', weight: 2, ttl: 80 };
-  const lapsedHolder: Holder = { owner: 'lapsed:1', weight: 1, ttl: -20 };
-  const first = { owner: 'a:1', weight: 2, ttl: 80, is: 'listening' } as const;
-  const second = { owner: 'b:1', weight: 1, ttl: 80, is: 'listening' } as const;
-  const large = { owner: 'c:1', weight: 3, ttl: 80, is: 'listening' } as const;
-  const tooLarge = { ...large, owner: 'd:1', weight: 9 } as const;
-  const gone = { owner: 'gone:1', weight: 1, ttl: 80, is: 'gone' } as const;
-  const mine = { ...first, owner: 'me:1' } as const;
+  const held: Holder = { owner: 'me-0123456789ab:1', weight: 2, ttl: 80 };
+  const byOther: Holder = { owner: 'other-0123456789ab:1', weight: 2, ttl: 80 };
+  const lapsedHolder: Holder = { owner: 'lapsed-0123456789ab:1', weight: 1, ttl: -20 };
+  const first = { owner: 'a-0123456789ab:1', weight: 2, ttl: 80, is: 'listening' } as const;
+  const second = { owner: 'b-0123456789ab:1', weight: 1, ttl: 80, is: 'listening' } as const;
+  const large = { owner: 'c-0123456789ab:1', weight: 3, ttl: 80, is: 'listening' } as const;
+  const tooLarge = { ...large, owner: 'd-0123456789ab:1', weight: 9 } as const;
+  const gone = { owner: 'gone-0123456789ab:1', weight: 1, ttl: 80, is: 'gone' } as const;
+  const mine = { ...first, owner: 'me-0123456789ab:1' } as const;
 
   const join = (weight: number, ticket = 0, declared = 3, placeLeaseMs = 160_000): Args => [
-    ...['me:1', weight, declared, 60_000, placeLeaseMs, 50, ticket, 0, 1, 'token', 1_000_000],
+    ...[
+      'me-0123456789ab:1',
+      weight,
+      declared,
+      60_000,
+      placeLeaseMs,
+      50,
+      ticket,
+      0,
+      1,
+      'token',
+      1_000_000,
+    ],
   ];
   const set = (owner: string, target: number, leaseMs = 0, isConfirmation = 0): Args => [
     ...[owner, target, leaseMs, isConfirmation, 'grants:', 'PUBLISH', 1],
@@ -328,29 +340,37 @@ function ofWeightedLocks(): Scenario[] {
       ],
     ]),
     ...scenariosOf('weightedHandOver', [
-      ['to nobody', { holders: [held] }, set('me:1', 0)],
-      ['to nobody, beside others', { holders: [held, { ...byOther, weight: 1 }] }, set('me:1', 0)],
-      ['to the last', { holders: [held], line: [first] }, set('me:1', 0)],
+      ['to nobody', { holders: [held] }, set('me-0123456789ab:1', 0)],
+      [
+        'to nobody, beside others',
+        { holders: [held, { ...byOther, weight: 1 }] },
+        set('me-0123456789ab:1', 0),
+      ],
+      ['to the last', { holders: [held], line: [first] }, set('me-0123456789ab:1', 0)],
       [
         'to two of three',
         {
           holders: [held, { ...byOther, weight: 1 }],
-          line: [{ ...second, isFixed: true }, { ...second, owner: 'e:1' }, large],
+          line: [{ ...second, isFixed: true }, { ...second, owner: 'e-0123456789ab:1' }, large],
         },
-        set('me:1', 0),
+        set('me-0123456789ab:1', 0),
       ],
       [
         'to nobody, since the first wants more',
         { holders: [held, { ...byOther, weight: 1 }], line: [large, second] },
-        set('me:1', 0),
+        set('me-0123456789ab:1', 0),
       ],
-      ['past the gone', { holders: [held], line: [gone, tooLarge, second] }, set('me:1', 0)],
-      ['past the gone, to nobody', { holders: [held], line: [gone] }, set('me:1', 0)],
+      [
+        'past the gone',
+        { holders: [held], line: [gone, tooLarge, second] },
+        set('me-0123456789ab:1', 0),
+      ],
+      ['past the gone, to nobody', { holders: [held], line: [gone] }, set('me-0123456789ab:1', 0)],
       ['of one who lapsed', { holders: [lapsedHolder, byOther], line: [second] }, set('', -1)],
       ['of the only one, who lapsed', { holders: [lapsedHolder] }, set('', -1)],
       [
         'to one who lapsed and waits',
-        { holders: [lapsedHolder], line: [{ ...second, owner: 'lapsed:1' }] },
+        { holders: [lapsedHolder], line: [{ ...second, owner: 'lapsed-0123456789ab:1' }] },
         set('', -1),
       ],
       [
@@ -358,43 +378,75 @@ function ofWeightedLocks(): Scenario[] {
         { holders: [byOther], line: [large], missing: LEASES },
         set('', -1),
       ],
-      ['of a place', { holders: [byOther], line: [mine, second] }, set('me:1', 0)],
-      ['of the only place', { holders: [byOther], line: [mine] }, set('me:1', 0)],
+      ['of a place', { holders: [byOther], line: [mine, second] }, set('me-0123456789ab:1', 0)],
+      ['of the only place', { holders: [byOther], line: [mine] }, set('me-0123456789ab:1', 0)],
       [
         'of some of its permits',
         { holders: [{ ...held, weight: 3 }], line: [second] },
-        set('me:1', 2),
+        set('me-0123456789ab:1', 2),
       ],
-      ['of nothing, for longer', { holders: [held] }, set('me:1', -1, 200_000)],
+      ['of nothing, for longer', { holders: [held] }, set('me-0123456789ab:1', -1, 200_000)],
       [
         'of nothing, confirmed for less',
         { holders: [{ ...held, isUnconfirmed: true }], line: [large] },
-        set('me:1', -1, 20_000, 1),
+        set('me-0123456789ab:1', -1, 20_000, 1),
       ],
-      ['of what is released later', { holders: [held], line: [large] }, set('me:1', -1, 20_000, 2)],
+      [
+        'of what is released later',
+        { holders: [held], line: [large] },
+        set('me-0123456789ab:1', -1, 20_000, 2),
+      ],
     ]),
     ...scenariosOf('weightedAdopt', [
-      ['of what is held', { holders: [held, byOther] }, ['me:1', 'me:2', 60_000]],
-      ['of what is held, for less', { holders: [held] }, ['me:1', 'me:2', 20_000]],
-      ['sent again', { holders: [{ ...held, owner: 'me:2' }] }, ['me:1', 'me:2', 60_000]],
-      ['of what is gone', { holders: [byOther] }, ['me:1', 'me:2', 60_000]],
-      ['of what lapsed', { holders: [lapsedHolder] }, ['lapsed:1', 'me:2', 60_000]],
+      [
+        'of what is held',
+        { holders: [held, byOther] },
+        ['me-0123456789ab:1', 'me-0123456789ab:2', 60_000],
+      ],
+      [
+        'of what is held, for less',
+        { holders: [held] },
+        ['me-0123456789ab:1', 'me-0123456789ab:2', 20_000],
+      ],
+      [
+        'sent again',
+        { holders: [{ ...held, owner: 'me-0123456789ab:2' }] },
+        ['me-0123456789ab:1', 'me-0123456789ab:2', 60_000],
+      ],
+      [
+        'of what is gone',
+        { holders: [byOther] },
+        ['me-0123456789ab:1', 'me-0123456789ab:2', 60_000],
+      ],
+      [
+        'of what lapsed',
+        { holders: [lapsedHolder] },
+        ['lapsed-0123456789ab:1', 'me-0123456789ab:2', 60_000],
+      ],
     ]),
     ...scenariosOf('weightedRenew', [
       [
         'of two holders',
         { holders: [held, { ...byOther, weight: 1 }] },
-        [160_000, 'me:1', 'other:1'],
+        [160_000, 'me-0123456789ab:1', 'other-0123456789ab:1'],
       ],
       [
         'not confirmed yet',
         { holders: [{ ...held, isUnconfirmed: true }] },
-        [160_000, 'me:1', 'me:1'],
+        [160_000, 'me-0123456789ab:1', 'me-0123456789ab:1'],
       ],
     ]),
     ...scenariosOf('weightedRenewPlaces', [
-      ['of a place', { holders: [byOther], line: [first, mine] }, [160_000, 50, 'me:1', 1]],
-      ['of what was handed over', { holders: [held], line: [first] }, [160_000, 50, 'me:1', 1]],
+      [
+        'of a place',
+        { holders: [byOther], line: [first, mine] },
+        [160_000, 50, 'me-0123456789ab:1', 1],
+      ],
+      [
+        'of what was handed over',
+        { holders: [held], line: [first] },
+        [160_000, 50, 'me-0123456789ab:1', 1],
+      ],
     ]),
     ...scenariosOf('weightedForce', [
       ['of the only one', { capacity: READ_WRITE, holders: [held] }, [2, 2, 20_000]],

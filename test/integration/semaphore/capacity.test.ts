@@ -193,6 +193,24 @@ describe('refused requests', () => {
     },
   );
 
+  it.each(['0', '2'])(
+    'other data without expiry that has the fields of a semaphore, with %s in use, is refused and stays',
+    async (used) => {
+      const semaphore = new TestSemaphore(redis, 10);
+      const data = { capacity: '10', used, 'seat:5': 'bob', 'seat:6': 'eve' };
+      await redis.hset(semaphore.name, data);
+      for (const call of [
+        () => semaphore.of(client).tryAcquire(),
+        () => semaphore.of(client).setPermits(3),
+        () => client.inspect(semaphore.name),
+      ])
+        expect(await rejectionOf(call())).toBeInstanceOf(KeyConflictError);
+      expect(await redis.hgetall(semaphore.name)).toEqual(data);
+      expect(await redis.pttl(semaphore.name)).toBe(-1);
+      await redis.del(semaphore.name);
+    },
+  );
+
   it('a waiter for a semaphore is not reported as a waiter of the fair lock of its name', async () => {
     const semaphore = new TestSemaphore(redis, 1);
     const hold = await semaphore.of(client).acquire();
