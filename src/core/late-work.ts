@@ -10,7 +10,7 @@ export interface LateWork {
   readonly end: () => void;
 }
 
-type Method = 'pipe' | 'on' | 'subscribe' | 'getReader' | 'getWriter' | Ending;
+type Method = 'pipe' | 'on' | 'subscribe' | Ending;
 type Ending = 'destroy' | 'cancel' | 'abort' | 'return';
 
 /**
@@ -23,11 +23,20 @@ export function lateWorkOf(value: unknown): LateWork | undefined {
   if (prototype === Object.prototype || prototype === Array.prototype || types.isProxy(value))
     return undefined;
   if (types.isGeneratorObject(value)) return endedBy('return', value, 'a generator object');
-  if (has(value, 'getReader')) return endedBy('cancel', value, 'a ReadableStream');
-  if (has(value, 'getWriter')) return endedBy('abort', value, 'a WritableStream');
-  const { readable, writable } = value as { readable?: unknown; writable?: unknown };
-  if (isObject(readable) && isObject(writable) && has(readable, 'getReader'))
-    return endedBy('abort', writable, 'a TransformStream');
+  try {
+    return streamAtWork(value);
+  } catch {
+    return undefined; // a getter of it threw
+  }
+}
+
+function streamAtWork(value: object): LateWork | undefined {
+  // (Web streams say what they are, those of polyfills too; other classes may have methods of the same names.)
+  const tag = Object.prototype.toString.call(value).slice(8, -1);
+  if (tag === 'ReadableStream') return endedBy('cancel', value, 'a ReadableStream');
+  if (tag === 'WritableStream') return endedBy('abort', value, 'a WritableStream');
+  if (tag === 'TransformStream')
+    return endedBy('abort', (value as TransformStream).writable, 'a TransformStream');
   if (!has(value, 'pipe')) return undefined;
   if (has(value, 'subscribe')) return { what: 'an Observable', end: () => undefined };
   return has(value, 'on') && isAtWork(value) ? endedBy('destroy', value, 'a stream') : undefined;
@@ -35,6 +44,8 @@ export function lateWorkOf(value: unknown): LateWork | undefined {
 
 function endedBy(ending: Ending, value: object, what: string): LateWork {
   const end = async (): Promise<void> => {
+    // A stream that is destroyed may emit an error, which would end the process if nobody listened.
+    (value as Partial<NodeJS.EventEmitter>).on?.('error', () => undefined);
     await (value as Partial<Record<Ending, () => unknown>>)[ending]?.();
   };
   return { what, end: () => void end().catch(() => undefined) };
@@ -49,21 +60,24 @@ function has(value: object, method: Method): boolean {
 }
 
 /**
- * Whether a Node.js stream is still to be read, or a source is piped into it. Any other stream is only a place to write to, which methods of
- * it may have returned: the response of a server by `res.json()`, a logger by `logger.info()`.
+ * Whether a Node.js stream is still to be read, or a source is piped into it. What can also be written to is a connection, or a place to write
+ * to that methods of it have returned: the response of a server by `res.json()`, a logger by `logger.info()`.
  */
 function isAtWork(stream: {
   readonly destroyed?: boolean;
   readonly readableEnded?: boolean;
   readonly writableEnded?: boolean;
   readonly writable?: boolean;
-  /** null: nobody reads it yet; undefined: it cannot be read. */
+  /** undefined: it cannot be read. */
   readonly readableFlowing?: boolean | null;
+  /** Of an HTTP message, whose connection is not ours to end. */
+  readonly httpVersion?: string;
   listenerCount?(event: string): number;
 }): boolean {
   const { destroyed, readableEnded, writableEnded, writable, readableFlowing } = stream;
   if ([destroyed, readableEnded, writableEnded].includes(true)) return false;
+  if (stream.httpVersion !== undefined) return false;
   const hasSource = (stream.listenerCount?.('unpipe') ?? 0) > 0;
   const isOnlyRead = readableFlowing !== undefined && writable === undefined;
-  return hasSource || isOnlyRead || readableFlowing === null;
+  return hasSource || isOnlyRead;
 }

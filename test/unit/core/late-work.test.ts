@@ -1,6 +1,6 @@
 // A function under a lock whose value does its work only later, after the release: a generator object, a stream, an Observable.
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { createServer, IncomingMessage, type ServerResponse } from 'node:http';
+import { Socket, type AddressInfo } from 'node:net';
 import { Duplex, PassThrough, Readable, Writable } from 'node:stream';
 import { Observable, of } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -56,8 +56,11 @@ const LATER: Record<string, () => [value: unknown, isEnded: () => boolean | Prom
     const value = endless().on('data', () => undefined);
     return [value, () => value.destroyed];
   },
-  'a Node.js stream that passes on what is written to it': () => {
-    const value = new PassThrough();
+  'a Node.js stream that emits an error when it is ended': () => {
+    const destroy: Readable['_destroy'] = (_, done) => {
+      done(new Error('aborted'));
+    };
+    const value = new Readable({ read: () => undefined, destroy });
     return [value, () => value.destroyed];
   },
   'a Node.js stream that another one is piped into': () => {
@@ -115,6 +118,20 @@ describe.each(Object.entries(CALLS))('%s', (call, within) => {
         readonly subscribe = (): number => 1;
       })(),
     'a stream to write to': () => new Writable({ write: () => undefined }),
+    'a stream to write to that can be read': () => new PassThrough(),
+    'a connection that nobody reads yet': () => new Socket(),
+    'a request of an HTTP client': () => new IncomingMessage(new Socket()),
+    'an object with methods of a web stream': () =>
+      new (class Table {
+        readonly getReader = (): number => 1;
+        readonly cancel = (): void => expect.fail('it was cancelled');
+      })(),
+    'an object whose getter throws': () =>
+      new (class Lazy {
+        get pipe(): unknown {
+          throw new Error('not yet');
+        }
+      })(),
     'a logger that is a stream, and returns itself': () =>
       new PassThrough({ objectMode: true }).on('data', () => undefined),
     'a stream that has ended': () => {
