@@ -73,10 +73,11 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
 
   override async unlock(): Promise<void> {
     if (this.#session.isClosed) throw await inTurn(this.#session.closedError(this.name));
-    if (!this.isUnlockable)
-      throw await inTurn(nothingToUnlock(this.#backend, this.isHeldAround, this.marked));
-    if (actingScope(currentScope())) await this.#holdOfRun()?.release();
-    else await undo(this.marked[0]);
+    const undone = actingScope(currentScope())
+      ? this.#holdOfRun()?.release()
+      : undo(this.marked[0]);
+    if (!undone) throw await inTurn(nothingToUnlock(this.#backend, this.isHeldAround, this.marked));
+    await undone;
   }
 
   /** Whether the caller is inside a hold of this lock; for one half of a read-write lock, of that half. */

@@ -41,7 +41,7 @@ const MAX_LOSSES = 10_000;
 /** The holds of a client that belong to no scope. */
 export class AnonymousHolds {
   /** The marks of the live holds, and of the lost ones until they are told; by lock, oldest first. */
-  readonly #marks = new Map<string, Mark[]>();
+  readonly #marks = new Map<string, Map<HoldInScope, Mark>>();
   /** The marks of the lost holds, oldest first. */
   readonly #lost = new Set<Mark>();
 
@@ -49,30 +49,29 @@ export class AnonymousHolds {
     const mark = new Mark({ holds: this, lock: { id, isShared: hold.isShared } });
     mark.become({ kind: 'held', hold });
     const marks = this.#marks.get(id);
-    if (marks) marks.push(mark);
-    else this.#marks.set(id, [mark]);
+    if (marks) marks.set(hold, mark);
+    else this.#marks.set(id, new Map([[hold, mark]]));
   }
 
   /** A call was answered: its mark takes the place of the one that its hold began with. Returns the state of that one. */
   answered(mark: Mark, hold: HoldInScope): MarkState {
-    const marks = this.#marks.get(mark.id) ?? [];
-    const index = marks.findLastIndex(({ state }) => 'hold' in state && state.hold === hold);
-    const began = marks[index];
+    const marks = this.#marks.get(mark.id);
+    const began = marks?.get(hold);
     if (!began) return UNDONE;
-    marks[index] = mark;
+    marks?.set(hold, mark);
     if (this.#lost.delete(began)) this.#lost.add(mark);
     return began.state;
   }
 
   /** A hold was given up. */
   delete(id: string, hold: HoldInScope): void {
-    this.#heldBy(id, hold)?.end();
+    this.#heldAs(id, hold)?.end();
   }
 
   /** A hold was lost. If its own `unlock()` is still to come, that must tell the loss and undo no other hold. */
   lost(id: string, hold: HoldInScope, error: LockLostError): void {
     if (!hold.isUnlockable) this.delete(id, hold);
-    const mark = this.#heldBy(id, hold);
+    const mark = this.#heldAs(id, hold);
     mark?.become({ kind: 'lost', hold, error });
     if (mark) this.#lost.add(mark);
     const [oldest] = this.#lost;
@@ -81,7 +80,8 @@ export class AnonymousHolds {
 
   /** The oldest live hold of this lock. */
   held(id: string): HoldInScope | undefined {
-    return this.#marks.get(id)?.find(({ hold }) => hold)?.hold;
+    for (const { hold } of this.#marks.get(id)?.values() ?? []) if (hold) return hold;
+    return undefined;
   }
 
   /**
@@ -95,9 +95,15 @@ export class AnonymousHolds {
     );
   }
 
-  async undoNext(lock: ScopedLock): Promise<void> {
+  /** Undoes that; undefined: there is none. */
+  undoNext(lock: ScopedLock): Promise<void> | undefined {
+    const next = this.next(lock);
+    return next && this.#undo(next, lock);
+  }
+
+  async #undo(mark: Mark, lock: ScopedLock): Promise<void> {
     try {
-      await this.next(lock)?.undo();
+      await mark.undo();
     } catch (error) {
       const isLost = error instanceof LockLostError;
       // If this `unlock()` was meant for a live hold, that will never be undone, and must not be renewed for ever.
@@ -106,23 +112,23 @@ export class AnonymousHolds {
     }
   }
 
-  /** The mark was undone. */
-  forget(mark: Mark): void {
-    const { id } = mark;
+  /** The mark of this hold was undone. */
+  forget(mark: Mark, hold: HoldInScope): void {
     this.#lost.delete(mark);
-    const marks = this.#marks.get(id);
-    const index = marks?.indexOf(mark) ?? -1;
-    if (index >= 0) marks?.splice(index, 1);
-    if (marks?.length === 0) this.#marks.delete(id);
+    const marks = this.#marks.get(mark.id);
+    marks?.delete(hold);
+    if (marks?.size === 0) this.#marks.delete(mark.id);
   }
 
-  #heldBy(id: string, hold: HoldInScope): Mark | undefined {
-    return this.#marks.get(id)?.findLast((mark) => mark.hold === hold);
+  #heldAs(id: string, hold: HoldInScope): Mark | undefined {
+    const mark = this.#marks.get(id)?.get(hold);
+    return mark?.hold && mark;
   }
 
   /** What an `unlock()` of this lock, or of this half of a read-write lock, may undo. */
   #owed({ id, isShared = false }: ScopedLock): readonly Mark[] {
-    return (this.#marks.get(id) ?? []).filter((mark) => mark.isOwed && mark.isShared === isShared);
+    const marks = [...(this.#marks.get(id)?.values() ?? [])];
+    return marks.filter((mark) => mark.isOwed && mark.isShared === isShared);
   }
 }
 
@@ -201,7 +207,7 @@ export class Mark {
 
   /** Its hold was given up, or its loss is told or forgotten. */
   end(): void {
-    this.#holds.forget(this);
+    if ('hold' in this.#state) this.#holds.forget(this, this.#state.hold);
     this.become(UNDONE);
   }
 
@@ -298,9 +304,11 @@ export function undoneNext(lock: MarkedLock): Mark | undefined {
   return found instanceof Mark && 'hold' in found.state ? found : undefined;
 }
 
-export async function undo(lock: MarkedLock): Promise<void> {
-  if (latest(lock)) await undoneNext(lock)?.undo();
-  else await lock.holds.undoNext(lock.lock);
+/** Undoes that; undefined: there is none. */
+export function undo(lock: MarkedLock): Promise<void> | undefined {
+  const found = latest(lock);
+  if (!found) return lock.holds.undoNext(lock.lock);
+  return found instanceof Mark && 'hold' in found.state ? found.undo() : undefined;
 }
 
 /** The mark of the hold of this lock, or of its other half, that the running code got by its own `lock()` or `tryLock()`, outside any run. */
