@@ -466,7 +466,7 @@ class Acquisition implements Call {
     await this.#limit.pause(backOffMs(this.#lateInARow, this.#session.random, REPEATING));
   }
 
-  #held(seen: SeenHolder & Pick<HeldReply, 'isAskedFor'>): Attempt | Promise<Attempt> {
+  #held(seen: SeenHolder & Pick<HeldReply, 'isAskedFor' | 'letsPass'>): Attempt | Promise<Attempt> {
     const { waitMs, attemptMs } = this.#request;
     // A scope around the caller may have acquired the lock during the round trip.
     if (this.#isHeldAround) return 'look again';
@@ -474,7 +474,8 @@ class Acquisition implements Call {
     const isAlone = waitMs === 0 && attemptMs === undefined;
     if (seen.isAskedFor && isAlone && this.#tookMs < LONGEST_ASKING_MS) return this.#tryAgainSoon();
     if (waitMs === 0 || this.#limit.isOverdue) throw heldElsewhere(this.#lock, waitMs, seen);
-    this.#beginWaiting(seen);
+    if (seen.letsPass) this.#lookBeforeEnd();
+    else this.#beginWaiting(seen);
     return 'held';
   }
 
@@ -494,11 +495,7 @@ class Acquisition implements Call {
     const { position, selfWait } = this.#request;
     const lock = this.#lock;
     const limit = this.#limit;
-    limit.lookBeforeEnd(() => {
-      if (this.#isHolderKnown) return true;
-      this.#waiter?.look(this.#youngSinceMs);
-      return false;
-    });
+    this.#lookBeforeEnd();
     const ownerId = this.#waiter?.ownerId ?? holder;
     const { label } = this.#request;
     const waitId = this.#newWaitId();
@@ -519,6 +516,15 @@ class Acquisition implements Call {
       nested.end();
       for (const stop of deafen) stop();
     };
+  }
+
+  /** If the last answer is not recent when the wait ends, the waiter asks once more: the error names the holder of then. */
+  #lookBeforeEnd(): void {
+    this.#limit.lookBeforeEnd(() => {
+      if (this.#isHolderKnown) return true;
+      this.#waiter?.look(this.#youngSinceMs);
+      return false;
+    });
   }
 
   /** Begins the hold: registers it for nested calls and `unlock()`, and emits `acquired`. */

@@ -148,7 +148,7 @@ export class Cleanup {
       const isLeftToMasters = error instanceof Undecided || error instanceof QuorumError;
       const isUnsent = kind === 'unsent';
       const isForNow =
-        kind === 'unanswered' || kind === 'transient' || (isUnsent && this.#isConnected());
+        isOutcomeUnknown(error) || kind === 'transient' || (isUnsent && this.#isConnected());
       const mayHelp = !isLeftToMasters && isForNow;
       // Without a connection nothing can be done until it is back. A client that is refused permanently cannot remove anything.
       if (!mayHelp && !isUnsent) forget();

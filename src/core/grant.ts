@@ -522,10 +522,10 @@ export class Grant implements KeepableGrant, Due {
       this.#become(EXPORTED);
       exported();
     };
-    const leaseFor = Math.max(leaseMs, this.restMs);
+    const wantedMs = Math.max(leaseMs, this.restMs);
     try {
       await this.#session.bounded(this.lock.name, 'not known to be exported', (waitLimit) =>
-        this.#confirm(leaseFor, waitLimit, 0, end, true),
+        this.#confirm(wantedMs, waitLimit, 0, end, true),
       );
     } catch (error) {
       throw this.loss ?? error; // the lease may have ended while there was no answer

@@ -29,6 +29,8 @@ export interface HeldReply extends Readonly<SeenHolder> {
   readonly outcome: 'held';
   /** Whether its client keeps the lock, perhaps without using it, and was asked to let go. */
   readonly isAskedFor?: boolean | undefined;
+  /** Nobody is known to hold the lock: this client has just had it, and lets others pass for a moment. */
+  readonly letsPass?: boolean | undefined;
   /** When to try again, in milliseconds; left out: when the holder's lease ends. */
   readonly retryInMs?: number | undefined;
 }

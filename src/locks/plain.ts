@@ -521,7 +521,8 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
     this.entry = line.queue(this.request, this.next);
     if (seen) line.lastAnswer.held(seen, line.clock.nowMs());
     const { holder } = line.lastAnswer;
-    return { outcome: 'held', holder: this.ownerId, holderTtlMs: -1, ...holder };
+    const letsPass = !seen && !localLine;
+    return { outcome: 'held', holder: this.ownerId, holderTtlMs: -1, letsPass, ...holder };
   }
 
   try(limit?: TimeLimit): Promise<AcquireReply> {

@@ -58,3 +58,17 @@ it('while time stands still, two clients that want the lock in turn are never ke
   for (let round = 0; round < 20; round++) await work(round % 2);
   expect(stays).toBe(660);
 });
+
+it('a caller that only lets others pass is not told to wait for a holder', async () => {
+  const [one, other] = newClients(new MemoryRedis(), 2);
+  const lock = one!.getLock('till');
+  const holders: string[] = [];
+  one!.on('waiting', ({ holder }) => holders.push(holder));
+  const hold = await lock.acquire();
+  const waiting = other!.getLock('till').acquire();
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await hold.release();
+  await (await waiting).release();
+  for (let round = 0; round < 5; round++) await lock.withLock(() => undefined); // the other client still listens
+  expect(holders).toEqual([]);
+});
