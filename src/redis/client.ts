@@ -258,7 +258,11 @@ export class RedisClient {
         return this.#commands.ask('evalsha', parts, readChecked, otherwise, sender);
       }
       parts[0] = script.source;
-      return uploading(at, script, this.#commands.ask('eval', parts, readChecked, otherwise, sender));
+      return uploading(
+        at,
+        script,
+        this.#commands.ask('eval', parts, readChecked, otherwise, sender),
+      );
     };
     return this.#commands.ask('evalsha', parts, readChecked, otherwise, sender);
   }

@@ -193,9 +193,9 @@ export function unheardEnd<T extends Error | undefined>(reason: T): T | Error {
 /** Why a connection ended when it had been asked for INFO, with a hint at a proxy. */
 export function endAtInfo(reason: Error = new LostError()): Error {
   if (!isMereLoss(reason)) return reason;
-  const why = 'it ended at INFO, as proxies do that do not know it (twemproxy)';
+  const why = 'it ended at INFO: Redis was stopped, or a proxy is there that does not know INFO';
   return new LostError(
-    `${describe(reason)}; ${why}: no option helps there, since they have no pub/sub either`,
+    `${describe(reason)}; ${why} (twemproxy; no option helps then: it has no pub/sub either)`,
   );
 }
 

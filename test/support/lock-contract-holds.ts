@@ -8,7 +8,7 @@ import {
   type HeldLock,
   type Hold,
 } from '../../src/index.js';
-import { elsewhere, type EventOf, eventsOf, nextEvent, rejectionOf } from './clients.js';
+import { type EventOf, eventsOf, nextEvent, rejectionOf } from './clients.js';
 import { expectWarnings } from './expected-warnings.js';
 import type { ContractContext } from './lock-contract-context.js';
 import { eventually, sleep } from './time.js';

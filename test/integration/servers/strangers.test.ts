@@ -95,7 +95,7 @@ describe.each(FORMS)('a client of %s', (_, options) => {
     const errors = eventsOf(client, 'error');
     const error = await rejectionOf(client.getLock(uniqueName()).tryLock());
     expect(String(error)).toContain(
-      'it ended at INFO, as proxies do that do not know it (twemproxy)',
+      'it ended at INFO: Redis was stopped, or a proxy is there that does not know INFO',
     );
     expect(client.status).toBe('connecting');
     expect(errors).toHaveLength(1);
