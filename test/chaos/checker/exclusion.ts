@@ -215,10 +215,11 @@ export function wrongCounts(evidence: Evidence): Violation[] {
         ({ enteredAt = Infinity, leavingAt = Infinity }) =>
           enteredAt < look.from && leavingAt > look.until,
       ).length;
-      // A late copy of a command sets a count that was right before, and a replica that has taken over may have missed a later one.
+      // A late copy of a command sets a count that was right before, and a replica that has taken over may have missed a later one, even the
+      // first: then the count is still that of the hand-over.
       const mayBeOlder =
-        count > 0 &&
-        (mayHaveCopies(evidence, root, look.until) || wasTakenOver(evidence, root, look.until));
+        (count > 0 && mayHaveCopies(evidence, root, look.until)) ||
+        wasTakenOver(evidence, root, look.until);
       if (mayBeOlder && count <= mostHolds(family, look.until)) return false;
       const isUnconfirmed = count === 0 && holds === 1; // a hand-over that is being confirmed
       if (count === holds || holds === 0 || isUnconfirmed) return false;

@@ -121,6 +121,17 @@ it('of two servers that claim to be master, one that let a holder in without hea
   expect(violation?.message).toContain("the key on server 1 was nobody's");
 });
 
+/** Held from 100 to 200, and from 106 a second time within that. */
+function withNested(until: number): Noted[] {
+  const inside: Noted[] = [
+    [105, { ...CALL, id: B, inside: A }],
+    [106, { what: 'entered', id: B }],
+    [until, { what: 'leaving', id: B }],
+    [until + 1, { what: 'left', id: B }],
+  ];
+  return [...held(A, 100, 200), ...inside].sort(([one], [other]) => one - other);
+}
+
 it('a hold count that differs from the holds is reported', () => {
   const looks = [{ from: 110, until: 112, owner: `${A}:1`, count: 2 }];
   expect(rulesBroken(held(A, 100, 200), { looks })).toEqual(['wrong count']);
@@ -129,13 +140,7 @@ it('a hold count that differs from the holds is reported', () => {
   expect(rulesBroken(held(A, 100, 200), two)).toEqual(['wrong count']);
   const plan = { topology: 'sentinel' } as const;
   expect(rulesBroken(held(A, 100, 200), { ...two, plan })).toEqual([]); // which knows better
-  const inside: Noted[] = [
-    [105, { ...CALL, id: B, inside: A }],
-    [106, { what: 'entered', id: B }],
-    [120, { what: 'leaving', id: B }],
-    [121, { what: 'left', id: B }],
-  ];
-  const nested = [...held(A, 100, 200), ...inside].sort(([one], [other]) => one - other);
+  const nested = withNested(120);
   const faults = [
     { nemesis: 'lose, double and delay commands', from: 90, until: 130, clients: [0] },
   ];
@@ -145,6 +150,19 @@ it('a hold count that differs from the holds is reported', () => {
   expect(rulesBroken(nested, late(2))).toEqual(['wrong count']);
   expect(rulesBroken(nested, { ...late(2), faults })).toEqual([]); // a copy of what was right once
   expect(rulesBroken(nested, { ...late(3), faults })).toEqual(['wrong count']);
+});
+
+it('a replica that takes over may have missed that a hand-over was confirmed, and that a hold began within it', () => {
+  const nested = withNested(150);
+  const looks = [{ from: 130, until: 132, owner: `${A}:1`, count: 0 }];
+  const takenOverAt = (at: number): object => ({
+    looks,
+    faults: [{ nemesis: 'a replica takes over in order', from: at, until: at }],
+  });
+  expect(rulesBroken(nested, takenOverAt(120))).toEqual([]);
+  expect(rulesBroken(nested, takenOverAt(140))).toEqual(['wrong count']);
+  const copies = { nemesis: 'lose, double and delay commands', from: 90, until: 130, clients: [0] };
+  expect(rulesBroken(nested, { looks, faults: [copies] })).toEqual(['wrong count']);
 });
 
 it('a hold count of a MultiLock that has lost another of its locks is accepted', () => {
