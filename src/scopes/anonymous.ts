@@ -80,8 +80,7 @@ export class AnonymousHolds {
 
   /** The oldest live hold of this lock. */
   held(id: string): HoldInScope | undefined {
-    for (const { hold } of this.#marks.get(id)?.values() ?? []) if (hold) return hold;
-    return undefined;
+    return [...(this.#marks.get(id)?.values() ?? [])].find(({ hold }) => hold)?.hold;
   }
 
   /**
@@ -97,19 +96,13 @@ export class AnonymousHolds {
 
   /** Undoes that; undefined: there is none. */
   undoNext(lock: ScopedLock): Promise<void> | undefined {
-    const next = this.next(lock);
-    return next && this.#undo(next, lock);
-  }
-
-  async #undo(mark: Mark, lock: ScopedLock): Promise<void> {
-    try {
-      await mark.undo();
-    } catch (error) {
+    const undone = this.next(lock)?.undo();
+    return undone?.catch((error: unknown) => {
       const isLost = error instanceof LockLostError;
       // If this `unlock()` was meant for a live hold, that will never be undone, and must not be renewed for ever.
       if (isLost) for (const { hold } of this.#owed(lock)) hold?.stopRenewing();
       throw error;
-    }
+    });
   }
 
   /** The mark of this hold was undone. */
@@ -306,9 +299,7 @@ export function undoneNext(lock: MarkedLock): Mark | undefined {
 
 /** Undoes that; undefined: there is none. */
 export function undo(lock: MarkedLock): Promise<void> | undefined {
-  const found = latest(lock);
-  if (!found) return lock.holds.undoNext(lock.lock);
-  return found instanceof Mark && 'hold' in found.state ? found.undo() : undefined;
+  return latest(lock) ? undoneNext(lock)?.undo() : lock.holds.undoNext(lock.lock);
 }
 
 /** The mark of the hold of this lock, or of its other half, that the running code got by its own `lock()` or `tryLock()`, outside any run. */
