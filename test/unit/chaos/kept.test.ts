@@ -124,6 +124,11 @@ it('a mark with a lease of more than a third is reported, unless a clock was set
   expect(rules(heldAt(100, 1_660), { looks: tooLate, faults })).toContain('kept for too long');
   const held = [{ from: 105, until: 106, owner: 'ours:1', count: 1, ttlMs: 900 }];
   expect(rules(heldAt(100), { looks: held })).toEqual([]);
+  const nemesis = 'a replica takes over in order';
+  const over = [{ nemesis, from: 103, until: 103, clients: [] }];
+  expect(rules(heldAt(100), { looks, faults: over })).toEqual([]);
+  const afterwards = [{ nemesis, from: 110, until: 110, clients: [] }];
+  expect(rules(heldAt(100), { looks, faults: afterwards })).toEqual(['kept for too long']);
 });
 
 it('a hold that begins on a proof older than the lock is kept is reported', () => {
