@@ -48,9 +48,9 @@ export class AnonymousHolds {
   add(id: string, hold: HoldInScope): void {
     const mark = new Mark({ holds: this, lock: { id, isShared: hold.isShared } });
     mark.become({ kind: 'held', hold });
-    const marks = this.#marks.get(id);
-    if (marks) marks.set(hold, mark);
-    else this.#marks.set(id, new Map([[hold, mark]]));
+    let marks = this.#marks.get(id);
+    if (!marks) this.#marks.set(id, (marks = new Map<HoldInScope, Mark>()));
+    marks.set(hold, mark);
   }
 
   /** A call was answered: its mark takes the place of the one that its hold began with. Returns the state of that one. */
