@@ -197,7 +197,7 @@ export const MUTANTS: readonly Mutant[] = [
     'older owner stays',
     'a successor that is given up is removed, and the hand-over that arrives late puts it there again',
     ['reentrant'],
-    src('await lock.release(ownerId); // first', 'void ownerId; // first'),
+    src('await removable.release(ownerId); // first', 'void ownerId; // first'),
   ),
   mutant(
     'unanswered renewal counts',
