@@ -3,7 +3,7 @@
 
 import type { KeyInTheWay } from './protocol.js';
 import { HoldfastError } from '../api/errors.js';
-import { failureKind, isOutcomeUnknown, NodeGoneError } from '../redis/failure.js';
+import { failureKind, isLasting, isOutcomeUnknown, NodeGoneError } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
 import type { Surroundings } from '../redis/session.js';
 import { type BackOff, backOffMs, PROCESS_RANDOM } from '../runtime/clock.js';
@@ -42,16 +42,14 @@ export async function retry<T>(
       if (error instanceof HoldfastError)
         throw error.lockName === undefined ? refused(lock.name, error) : error;
       isRepeat ||= mayHaveRun(error);
-      const kind = failureKind(error);
-      if (kind === 'conflict') {
+      if (failureKind(error) === 'conflict') {
         // (Without permission for TYPE the error says less.)
         const look = lock.keyInTheWay?.();
         const found = look && (await waitLimit.within(look).catch(() => undefined));
         throw keyConflict(lock.name, found, error);
       }
       const isGone = error instanceof NodeGoneError && waitLimit.isSingleAttempt && !isRepeat;
-      if (kind === 'denied' || kind === 'defect' || kind === 'strange' || isGone)
-        throw refused(lock.name, error);
+      if (isLasting(error) || isGone) throw refused(lock.name, error);
       lastError = error as Error;
       connection.refusals?.heard(error);
     }

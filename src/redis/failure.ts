@@ -87,9 +87,9 @@ export function isOutcomeUnknown(error: unknown): boolean {
   return kind === 'unanswered' || kind === 'strange';
 }
 
-/** Whether the server refuses for good, or until somebody changes something: waiting does not help. */
+/** Whether the server refuses for good, or until somebody changes something, or is no Redis: to ask again does not help. */
 export function isLasting(error: unknown): boolean {
-  return ['denied', 'conflict', 'defect'].includes(failureKind(error));
+  return ['denied', 'conflict', 'defect', 'strange'].includes(failureKind(error));
 }
 
 /** Whether a command for many locks may have been refused because of some of them. (What is refused for now is refused for all alike.) */

@@ -5,7 +5,7 @@
 import { deadlineOf, type HeldReply, leftMs } from '../../core/protocol.js';
 import { type NodeAnswer, QuorumError, type SeenHolder } from '../../api/errors.js';
 import { type Clock, type Instant, now } from '../../runtime/clock.js';
-import { describe, failureKind, isOutcomeUnknown, isReply } from '../../redis/failure.js';
+import { describe, isLasting, isOutcomeUnknown, isReply } from '../../redis/failure.js';
 import type { Master, VoteReply } from './master.js';
 import { guarded, type RequiredUptime, type RestartGuard } from './restart-guard.js';
 
@@ -400,8 +400,7 @@ export function refusalOfMany(
 ): Error | undefined {
   const refusals = answers.flatMap((answer) => {
     if (answer?.kind !== 'unreachable' || !(answer.error instanceof Error)) return [];
-    const kind = failureKind(answer.error);
-    return ['conflict', 'denied', 'defect', 'strange'].includes(kind) ? [answer.error] : [];
+    return isLasting(answer.error) ? [answer.error] : [];
   });
   return refusals.length > tolerated ? refusals[0] : undefined;
 }
