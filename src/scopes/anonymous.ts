@@ -293,13 +293,17 @@ export function latestKind(lock: MarkedLock): MarkKind | 'forgotten' | undefined
 /** What an `unlock()` of the running code undoes; undefined: it is refused. */
 export function undoneNext(lock: MarkedLock): Mark | undefined {
   const found = latest(lock);
-  if (!found) return lock.holds.next(lock.lock);
-  return found instanceof Mark && 'hold' in found.state ? found : undefined;
+  return found ? undoable(found) : lock.holds.next(lock.lock);
 }
 
 /** Undoes that; undefined: there is none. */
 export function undo(lock: MarkedLock): Promise<void> | undefined {
-  return latest(lock) ? undoneNext(lock)?.undo() : lock.holds.undoNext(lock.lock);
+  const found = latest(lock);
+  return found ? undoable(found)?.undo() : lock.holds.undoNext(lock.lock);
+}
+
+function undoable(found: Mark | 'forgotten'): Mark | undefined {
+  return found instanceof Mark && 'hold' in found.state ? found : undefined;
 }
 
 /** The mark of the hold of this lock, or of its other half, that the running code got by its own `lock()` or `tryLock()`, outside any run. */

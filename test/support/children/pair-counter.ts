@@ -25,11 +25,10 @@ const RAW_RELEASE = `return redis.call('get', KEYS[1]) == ARGV[1] and redis.call
 
 const PAIRS_A_COUNT = 20;
 
-// The optimizing compiler leaves allocations out, and when it gets to a function depends on how busy the machine is: 11.5 to 13.0 KiB a pair.
-// Without it, what is counted is what the code asks for, each time the same.
-setFlagsFromString('--no-opt');
-setFlagsFromString('--no-flush-bytecode');
-setFlagsFromString('--expose-gc');
+// The optimizing compiler leaves allocations out, and when it compiles a function depends on how busy the machine is: the same code took 11.5
+// to 13.0 KiB a pair. Without that compiler, every run counts the same. (A collection must not drop bytecode either: compiling it again
+// allocates.)
+setFlagsFromString('--no-opt --no-flush-bytecode --expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;
 
 const redis = new Redis(url);
