@@ -31,6 +31,7 @@ class Execution {
   readonly time = new VirtualTime();
   readonly oracle = new SectionOracle();
   readonly #holdfast: FakeHoldfast;
+  readonly #entered = new Set<string>();
   #lastRun = 0;
   #lastSection = 0;
 
@@ -126,7 +127,7 @@ class Execution {
       around,
       runs,
       ownerRun: step.kind === 'withLock' ? undefined : runs.at(-1),
-      isOutermost: this.#holdfast.server.holder(String(lock))?.count === 1,
+      isOutermost: this.#isOutermost(lock),
       label: `${step.kind} ${String(lock)} #${String(++this.#lastSection)}`,
     };
     this.oracle.enter(section);
@@ -135,9 +136,19 @@ class Execution {
     await this.steps(step.body, inside);
     this.oracle.leave(section);
   }
+
+  /** Whoever re-enters has an owner that was inside before. (The count on the server is 1 again once the first one has left.) */
+  #isOutermost(lock: number): boolean {
+    const { ownerId } = this.#holdfast.getLock(String(lock)).toJSON();
+    const entered = `${String(lock)} ${String(ownerId)}`;
+    const isNew = !this.#entered.has(entered);
+    this.#entered.add(entered);
+    return isNew;
+  }
 }
 
 async function execute({ steps, travels }: Program): Promise<number> {
+  vi.clearAllTimers(); // of a program that failed: the next ones tell what is left of it, otherwise
   const holdfast = fakeHoldfast();
   const { server, told } = holdfast;
   const execution = new Execution(holdfast, travels);
