@@ -67,6 +67,7 @@ const holdfast = new Holdfast({
   keyPrefix: prefix,
   clientId: process.env[CLIENT_ID]!,
   lockWatchdogTimeout: LOCK_WATCHDOG_TIMEOUT_MS,
+  wait: Infinity,
 });
 const readWriteLock = holdfast.getReadWriteLock('bank');
 const locks: Record<Exclude<LockKind, 'read-write'>, Lock | undefined> = {

@@ -7,6 +7,7 @@ import type { FairLock, FencedLock, FencedLockOptions, Hold, Lock } from './api/
 import {
   type AdoptOptions,
   type KeepOptions,
+  ONE_ATTEMPT,
   parseFunction,
   parseKeep,
   parseName,
@@ -243,7 +244,7 @@ export class Holdfast implements AsyncDisposable {
     const { name, kind, restMs } = exported;
     const known = ['lease', 'signal', 'label'] as const;
     const given = parseOptions('the options of adopt()', options, known, name);
-    const request = parseRequest(name, { ...given, lockAtLeastFor: restMs }, 0);
+    const request = parseRequest(name, { ...given, lockAtLeastFor: restMs }, ONE_ATTEMPT);
     const adopt = (): Promise<OwnHold> =>
       acquire(this.#session, this.#lockOf(exported), { ...request, adopts: exported }, 'acquire');
     const { holdWatch } = this.#session;

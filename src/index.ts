@@ -50,6 +50,7 @@ export {
   type SeenHolder,
 } from './api/errors.js';
 export type { NodeAnswer } from './api/errors.js';
+export { statusOf } from './api/status.js';
 export { CHANNELS } from './api/channels.js';
 export type {
   AcquireMessage,

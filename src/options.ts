@@ -1,12 +1,14 @@
 // Reads the options of a client; what is wrong with them is an error before anything is sent.
 
 import {
+  givenWait,
   parseBoolean,
   parseCount,
   parseDuration,
   parseOptions,
   parseText,
   parseWait,
+  type Wait,
 } from './api/options.js';
 import type { RedisSource } from './redis/installed.js';
 
@@ -31,7 +33,8 @@ export interface HoldfastOptions {
   /**
    * How long `lock()`, `acquire()`, `withLock()` and `withPermits()` wait if the call gives no `wait`, also those of a MultiLock or Redlock
    * that this client made: 0 or more, or `Infinity`. 0: one attempt, bounded by `commandTimeout`. `tryLock()` and `tryAcquire()` make one
-   * attempt all the same. Default: `Infinity`: calls wait forever, also while Redis is down.
+   * attempt all the same. Default: 1.5 x `lockWatchdogTimeout`, 45,000, which outlasts the lease of a holder that has died; but `lock()`
+   * waits forever, also while Redis is down.
    */
   wait?: number | undefined;
   /**
@@ -101,7 +104,8 @@ export interface ParsedHoldfastOptions {
   readonly keyPrefix: string;
   readonly lockWatchdogTimeoutMs: number;
   readonly commandTimeoutMs: number;
-  readonly defaultWaitMs: number;
+  /** How long calls wait that set no `wait`; undefined: each method has its own default. */
+  readonly wait: Wait | undefined;
   /** How long a connection may be silent while answers are due. */
   readonly silenceLimitMs: number;
   readonly hasClassicUnlockChannels: boolean;
@@ -129,7 +133,7 @@ export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOp
     keyPrefix: keyPrefix === '' ? '' : parseText(keyPrefix, 'keyPrefix'),
     lockWatchdogTimeoutMs,
     commandTimeoutMs,
-    defaultWaitMs: parseWait(given.wait ?? Infinity),
+    wait: given.wait === undefined ? undefined : givenWait(parseWait(given.wait)),
     // A dead connection must be noticed in time for another renewal.
     silenceLimitMs: Math.min(commandTimeoutMs, renewalIntervalMs),
     hasClassicUnlockChannels: parseBoolean(classicUnlockChannels ?? false, 'classicUnlockChannels'),

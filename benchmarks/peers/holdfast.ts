@@ -145,7 +145,8 @@ async function connectedTo(
   leaseMs?: number,
 ): Promise<HoldfastClient[]> {
   const clients = sources.map(
-    (redis) => new Holdfast({ redis, ...(leaseMs && { lockWatchdogTimeout: leaseMs }) }),
+    (redis) =>
+      new Holdfast({ redis, wait: Infinity, ...(leaseMs && { lockWatchdogTimeout: leaseMs }) }),
   );
   await Promise.all(clients.map((client) => client.getLock('bench:connected').isLocked()));
   return clients;

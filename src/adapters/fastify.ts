@@ -6,16 +6,13 @@ import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest 
 import fastifyPlugin from 'fastify-plugin';
 import {
   type AcquireOptions,
-  ClosedError,
   type Hold,
   Holdfast,
   HoldfastError,
   type HoldfastOptions,
   LockAbortedError,
-  LockTimeoutError,
   OptionError,
-  QuorumError,
-  UnavailableError,
+  statusOf,
 } from '../index.js';
 import { invalid, isWholeNumber, parseDuration } from '../api/options.js';
 
@@ -42,6 +39,11 @@ declare module 'fastify' {
 export interface FastifyHoldfastSettings {
   /** How long a request waits for its lock, unless its route says otherwise. Default: 5,000. */
   wait?: number | undefined;
+  /**
+   * What `Retry-After` says if the lock was taken until `wait` ran out, unless the route says otherwise: rounded up to whole seconds.
+   * Default: 1,000; 1 to 2^31-1. (How long the holder's lease lasts says nothing of when it releases the lock.)
+   */
+  retryAfter?: number | undefined;
   /**
    * When the app closes: how long the plugin waits for handlers that still run under their locks though the server has ended their requests:
    * those whose clients have gone. Default: 10,000; 0 to 2^31-1.
@@ -76,6 +78,8 @@ export interface RouteLock extends Omit<AcquireOptions, 'signal' | 'label'> {
   name: string | NameOfRequest;
   /** The status of the answer if the lock is taken until `wait` runs out: from 400 to 599. Default: 409. */
   busyStatus?: number | undefined;
+  /** What `Retry-After` says then, rounded up to whole seconds. Default: the plugin's `retryAfter`. */
+  retryAfter?: number | undefined;
 }
 
 /**
@@ -88,10 +92,17 @@ export type NameOfRequest = {
   of(request: FastifyRequest): string;
 }['of'];
 
-const KNOWN_OPTIONS = ['name', 'wait', 'lease', 'lockAtLeastFor', 'busyStatus'];
+/** With the plugin's settings for what the route does not say. */
+interface Defaults {
+  wait: number;
+  retryAfter: number;
+}
+type ParsedLock = RouteLock & Defaults;
+
+const KNOWN_OPTIONS = ['name', 'wait', 'lease', 'lockAtLeastFor', 'busyStatus', 'retryAfter'];
 
 /** After an outage clients are connected again within a second or two. */
-const OUTAGE_RETRY_S = 5;
+const OUTAGE_RETRY_MS = 5_000;
 
 // What install() throws must reject: an error that a plugin throws would end the process.
 const plugin: FastifyPluginAsync<FastifyHoldfastOptions> = (app, options) =>
@@ -124,9 +135,10 @@ function install(app: FastifyInstance, options: FastifyHoldfastOptions): void {
     throw new OptionError(
       'holdfast/fastify is registered already, in this context or one around it: use its app.holdfast, or make a second client by new Holdfast()',
     );
-  const { client, wait = 5_000, drainTimeout = 10_000, ...others } = options;
+  const { client, wait = 5_000, retryAfter = 1_000, drainTimeout = 10_000, ...others } = options;
   if (client !== undefined) checkClient(client, others);
   checkWait('holdfast/fastify: wait', wait);
+  parseDuration(retryAfter, 'holdfast/fastify: retryAfter', 1);
   parseDuration(drainTimeout, 'holdfast/fastify: drainTimeout', 0);
   app.decorateRequest('hold', null);
   const holdfast = client ?? new Holdfast({ ...(others as HoldfastOptions), wait });
@@ -138,7 +150,7 @@ function install(app: FastifyInstance, options: FastifyHoldfastOptions): void {
     const label = `${String(route.method)} ${route.url}`;
     if ('lock' in route) throw new OptionError(`route ${label}: "lock" belongs into "config"`);
     if (route.config?.lock === undefined) return;
-    const lock = parseLock(route.config.lock, wait, `route ${label}: config.lock`);
+    const lock = parseLock(route.config.lock, { wait, retryAfter }, `route ${label}: config.lock`);
     locks.add(lock);
     route.config = { ...route.config, lock };
     const { handler } = route;
@@ -175,7 +187,7 @@ function install(app: FastifyInstance, options: FastifyHoldfastOptions): void {
 
 async function underLock(
   holdfast: Holdfast,
-  { name, busyStatus = 409, ...options }: RouteLock,
+  { name, busyStatus = 409, retryAfter, ...options }: ParsedLock,
   request: FastifyRequest,
   reply: FastifyReply,
   handle: () => unknown,
@@ -200,7 +212,7 @@ async function underLock(
     if (isOfHandler || !(error instanceof HoldfastError)) throw error;
     if (error instanceof LockAbortedError) return undefined; // nobody is there to be answered
     const isLoss = progress.isDone && !(error instanceof OptionError);
-    throw failure(error, reply, isLoss ? undefined : busyStatus);
+    throw isLoss ? lossAfterWork(error) : beforeWork(error, reply, busyStatus, retryAfter);
   }
 }
 
@@ -260,29 +272,29 @@ function isHandlerTimeout(payload: unknown): boolean {
   return (payload as { code?: unknown } | null | undefined)?.code === 'FST_ERR_HANDLER_TIMEOUT';
 }
 
-/** What the sender of the request may know: no addresses, and no owners. They are in its cause, for the log. */
-function failure(error: HoldfastError, reply: FastifyReply, busyStatus: number | undefined): Error {
-  const [status, message, retryAfterS] =
-    busyStatus === undefined
-      ? [500, 'the lock was lost: see what was done before you repeat it']
-      : beforeWork(error, busyStatus);
-  if (retryAfterS !== undefined) void reply.header('retry-after', retryAfterS);
-  const { code } = error;
-  return Object.assign(new Error(message, { cause: error }), { statusCode: status, code });
+// What the sender of the request may know: no addresses, and no owners. They are in the cause, for the log.
+
+function lossAfterWork(error: HoldfastError): Error {
+  return answer(error, 500, 'the lock was lost: see what was done before you repeat it');
 }
 
 function beforeWork(
   error: HoldfastError,
+  reply: FastifyReply,
   busyStatus: number,
-): [status: number, message: string, retryAfterS?: number] {
-  if (error instanceof LockTimeoutError) {
-    const leftS = Math.ceil((error.holderTtlMs ?? 0) / 1_000);
-    return [busyStatus, 'the lock is taken', Math.max(leftS, 1)];
-  }
-  const isAway = error instanceof UnavailableError || error instanceof QuorumError;
-  return isAway || error instanceof ClosedError
-    ? [503, 'the lock is not available', OUTAGE_RETRY_S]
-    : [500, 'the lock cannot be used'];
+  busyRetryMs: number,
+): Error {
+  const status = statusOf(error) ?? 500;
+  if (status !== 409 && status !== 503) return answer(error, status, 'the lock cannot be used');
+  const isBusy = status === 409;
+  void reply.header('retry-after', Math.ceil((isBusy ? busyRetryMs : OUTAGE_RETRY_MS) / 1_000));
+  return isBusy
+    ? answer(error, busyStatus, 'the lock is taken')
+    : answer(error, status, 'the lock is not available');
+}
+
+function answer(cause: HoldfastError, statusCode: number, message: string): Error {
+  return Object.assign(new Error(message, { cause }), { statusCode, code: cause.code });
 }
 
 function checkClient(client: Partial<Holdfast>, others: object): void {
@@ -300,13 +312,14 @@ function checkWait(what: string, wait: unknown): void {
     throw invalid(what, wait, 'a number of milliseconds of at least 0');
 }
 
-function parseLock(given: RouteLock | null, defaultWait: number, where: string): RouteLock {
+function parseLock(given: RouteLock | null, defaults: Defaults, where: string): ParsedLock {
   if (typeof given !== 'object' || given === null)
     throw invalid(where, given, 'an object with a name');
   const unknown = Object.keys(given).find((key) => !KNOWN_OPTIONS.includes(key));
   if (unknown !== undefined)
     throw new OptionError(`${where} has no "${unknown}"; known are: ${KNOWN_OPTIONS.join(', ')}`);
-  const { name, wait = defaultWait, lease, lockAtLeastFor, busyStatus } = given;
+  const { name, lease, lockAtLeastFor, busyStatus } = given;
+  const { wait = defaults.wait, retryAfter = defaults.retryAfter } = given;
   if ((typeof name !== 'string' || name === '') && typeof name !== 'function')
     throw invalid(`${where}.name`, name, 'a string of at least one character, or a function');
   checkWait(`${where}.wait`, wait);
@@ -318,5 +331,6 @@ function parseLock(given: RouteLock | null, defaultWait: number, where: string):
   }
   if (busyStatus !== undefined && !isWholeNumber(busyStatus, 400, 599))
     throw invalid(`${where}.busyStatus`, busyStatus, 'a status from 400 to 599, such as 409');
-  return { ...given, wait };
+  parseDuration(retryAfter, `${where}.retryAfter`, 1);
+  return { ...given, wait, retryAfter };
 }

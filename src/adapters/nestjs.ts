@@ -24,7 +24,14 @@ import {
   type PingOptions,
   UnavailableError,
 } from '../index.js';
-import { invalid, parseDuration, parseOptions, parseRequest, shown } from '../api/options.js';
+import {
+  invalid,
+  ONE_ATTEMPT,
+  parseDuration,
+  parseOptions,
+  parseRequest,
+  shown,
+} from '../api/options.js';
 
 /**
  * What `HoldfastModule` needs besides the options of its client.
@@ -231,7 +238,7 @@ export function Lock(
       },
     };
     // Only to throw now, and not at the first call.
-    parseRequest(typeof name === 'string' ? name : label, settings.acquire, 0);
+    parseRequest(typeof name === 'string' ? name : label, settings.acquire, ONE_ATTEMPT);
     const slot = methodsOf(client);
     // Nest then sets it in every instance that it makes: each has the client of its own app.
     Inject(slot)(target, slot);

@@ -33,8 +33,8 @@ export interface Lock {
   readonly name: string;
 
   /**
-   * Acquires the lock for the innermost `run`, or outside any `run` as an owner of its own. It waits for the client's `wait`, by default
-   * forever. Undo it with {@link Lock.unlock}.
+   * Acquires the lock for the innermost `run`, or outside any `run` as an owner of its own. It waits for the client's `wait`, and
+   * without that forever. Undo it with {@link Lock.unlock}.
    *
    * One `run` is one owner, so calls in its parallel branches all succeed at once. Branches that must take turns need
    * {@link Lock.withLock}, or a `run` each.
@@ -77,7 +77,7 @@ export interface Lock {
    * {@link Lock.withLock}, or a `run` each. Outside any `run`, a nested call of the same lock waits for this hold, unless it is made inside
    * {@link Hold.run}.
    *
-   * @param options - `wait` is by default the client's `wait`, and without that `Infinity`
+   * @param options - `wait` is by default the client's `wait`, and without that 1.5 x `lockWatchdogTimeout`, 45,000
    * @throws {@link LockTimeoutError} another owner had the lock until `wait` ran out
    * @throws {@link UnavailableError} or another error that {@link Lock} lists
    * @example
@@ -97,7 +97,8 @@ export interface Lock {
   tryAcquire(options?: AcquireOptions): Promise<Hold | undefined>;
 
   /**
-   * Acquires the lock, runs `fn`, and releases the lock whatever happens. It waits for the client's `wait`, by default forever.
+   * Acquires the lock, runs `fn`, and releases the lock whatever happens. It waits for the client's `wait`, and without that for
+   * 1.5 x `lockWatchdogTimeout`, 45 s.
    *
    * Acquisitions of the same lock inside `fn` re-enter it, one at a time. If `fn` throws, the caller gets exactly that error, also when the
    * lock was lost. A release that Redis does not answer is an `error` event, and does not throw.
@@ -107,7 +108,7 @@ export interface Lock {
    * @returns what `fn` returns
    * @throws {@link OptionError} `fn` resolved to a generator object, a stream or an Observable, whose work would begin after the release; a
    *   stream or generator was ended
-   * @throws {@link LockTimeoutError} another owner had the lock until the client's `wait` ran out; `fn` was not called
+   * @throws {@link LockTimeoutError} another owner had the lock until that wait ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released
    * @throws {@link ClosedError} the client is closed; or `fn` succeeded, and the client was closed before Redis answered the release
    * @throws {@link UnavailableError} or another error that {@link Lock} lists; `fn` was not called
@@ -116,7 +117,7 @@ export interface Lock {
   /**
    * Acquires the lock with options, runs `fn`, and releases the lock whatever happens, as `withLock(fn)` does.
    *
-   * @param options - `wait` is by default the client's `wait`, and without that `Infinity`
+   * @param options - `wait` is by default the client's `wait`, and without that 1.5 x `lockWatchdogTimeout`, 45,000
    * @returns what `fn` returns
    * @throws {@link LockTimeoutError} another owner had the lock until `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the lock was lost before it was released

@@ -12,8 +12,8 @@ import { OptionError } from './errors.js';
 export interface AcquireOptions {
   /**
    * How long the call may take at most: 0 or more, or `Infinity`: forever. 0: one attempt, bounded by `commandTimeout`. However short it
-   * is, an attempt that was sent has 100 ms for its answer. Default: the client's `wait`; 0 for `tryLock()`, `tryAcquire()` and
-   * `tryLockAndGetToken()`.
+   * is, an attempt that was sent has 100 ms for its answer. Default: the client's `wait`, and without that 1.5 x `lockWatchdogTimeout`,
+   * 45,000; 0 for `tryLock()`, `tryAcquire()` and `tryLockAndGetToken()`.
    */
   wait?: number | undefined;
   /**
@@ -34,7 +34,7 @@ export interface AcquireOptions {
 }
 
 /**
- * Options of `lock()` and `lockAndGetToken()`. They wait for the client's `wait`, by default forever.
+ * Options of `lock()` and `lockAndGetToken()`. They wait for the client's `wait`, and without that forever.
  *
  * @group Locks
  */
@@ -94,9 +94,17 @@ export interface ExportOptions {
  */
 export type AdoptOptions = Pick<AcquireOptions, 'lease' | 'signal' | 'label'>;
 
-/** The options of an acquisition, checked. */
-export interface AcquireRequest {
+/** How long a call waits. */
+export interface Wait {
   readonly waitMs: number;
+  readonly waitIs: WaitIs;
+}
+
+/** `default`: neither the call nor its client has set it; `short`: it was probably meant in seconds. For errors. */
+export type WaitIs = 'given' | 'default' | 'short';
+
+/** The options of an acquisition, checked. */
+export interface AcquireRequest extends Wait {
   /** undefined: the watchdog's lease, which it renews. */
   readonly leaseMs: number | undefined;
   /** For how long the lock stays taken at least. */
@@ -110,6 +118,9 @@ export type Subject = string | { readonly semaphore: string };
 
 /** A longer name counts as a mistake. */
 const MAX_NAME_BYTES = 1_024;
+
+/** A shorter time, in milliseconds, was probably meant in seconds. */
+export const SHORT_MS = 100;
 
 /** The longest lease: Redis counts in 64 bits, JavaScript counts exactly up to this. */
 const MAX_LEASE_MS = Number.MAX_SAFE_INTEGER;
@@ -161,10 +172,13 @@ export function parseLease(lease: unknown, what: string, lockName?: string): num
 export function parseRequest(
   subject: Subject,
   given: Partial<Record<keyof AcquireOptions, unknown>>,
-  defaultWaitMs: number,
+  defaultWait: Wait,
 ): AcquireRequest {
+  const { waitMs, waitIs } =
+    given.wait === undefined ? defaultWait : givenWait(parseWait(given.wait, subject));
   return {
-    waitMs: parseWait(given.wait === undefined ? defaultWaitMs : given.wait, subject),
+    waitMs,
+    waitIs,
     leaseMs: parseWatchedLease(given.lease, subject),
     atLeastMs: parseAtLeast(given.lockAtLeastFor, subject),
     signal: parseSignal(given.signal, subject),
@@ -173,7 +187,7 @@ export function parseRequest(
 }
 
 /**
- * Reads an options object. It may have known names only, since a misspelt `wait` would wait forever; and it must be an object literal,
+ * Reads an options object. It may have known names only, since a misspelt `wait` would not be noticed; and it must be an object literal,
  * since a Promise, a Date or a lock of another copy of this package has none of these names, and would pass for no options.
  */
 export function parseOptions<Option extends string>(
@@ -240,6 +254,22 @@ export function parseBoolean(value: unknown, what: string, lockName?: string): b
 
 export function parseFunction(fn: unknown, what: string, subject?: Subject): void {
   if (typeof fn !== 'function') throw invalid(what, fn, 'a function', subject);
+}
+
+/** The wait of calls that make one attempt unless they say otherwise. */
+export const ONE_ATTEMPT: Wait = { waitMs: 0, waitIs: 'default' };
+
+/** The wait of `lock()` unless its client says otherwise: for ever, as in Redisson. */
+export const ENDLESS: Wait = { waitMs: Infinity, waitIs: 'default' };
+
+/** The wait of other calls unless they or their client say otherwise: it outlasts the lease of a holder that has died. */
+export function patientWait(lockWatchdogTimeoutMs: number): Wait {
+  return { waitMs: 1.5 * lockWatchdogTimeoutMs, waitIs: 'default' };
+}
+
+/** A wait that a caller has chosen. */
+export function givenWait(waitMs: number): Wait {
+  return { waitMs, waitIs: waitMs > 0 && waitMs < SHORT_MS ? 'short' : 'given' };
 }
 
 /** Reads how long a call may wait: milliseconds, 0 or more, or Infinity. */

@@ -112,7 +112,8 @@ export interface Semaphore {
   /**
    * Acquires permits and returns a {@link PermitHold}, which any code may release.
    *
-   * @param options - `permits` is 1 by default; `wait` is the client's `wait`, and without that `Infinity`
+   * @param options - `permits` is 1 by default; `wait` is the client's `wait`, and without that 1.5 x
+   *   `lockWatchdogTimeout`, 45,000
    * @throws {@link LockTimeoutError} too few permits were free, or others were first, until `wait` ran out
    * @throws {@link UnavailableError} or another error that {@link Semaphore} lists
    */
@@ -128,7 +129,8 @@ export interface Semaphore {
   tryAcquire(options?: PermitOptions): Promise<PermitHold | undefined>;
 
   /**
-   * Acquires one permit, runs `fn`, and releases the permit whatever happens. It waits for the client's `wait`, by default forever.
+   * Acquires one permit, runs `fn`, and releases the permit whatever happens. It waits for the client's `wait`, and without that
+   * for 1.5 x `lockWatchdogTimeout`, 45 s.
    *
    * If `fn` throws, the caller gets exactly that error, also when the permit was lost. A release that Redis does not answer is an `error`
    * event, and does not throw.
@@ -138,7 +140,7 @@ export interface Semaphore {
    * @returns what `fn` returns
    * @throws {@link OptionError} `fn` resolved to a generator object, a stream or an Observable, whose work would begin after the release; a
    *   stream or generator was ended
-   * @throws {@link LockTimeoutError} no permit was free, or others were first, until the client's `wait` ran out; `fn` was not called
+   * @throws {@link LockTimeoutError} no permit was free, or others were first, until that wait ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the permit was lost before it was released
    * @throws {@link ClosedError} the client is closed; or `fn` succeeded, and the client was closed before Redis answered the release
    * @throws {@link UnavailableError} or another error that {@link Semaphore} lists; `fn` was not called
@@ -147,7 +149,8 @@ export interface Semaphore {
   /**
    * Acquires the permits that the options ask for, runs `fn`, and releases them as `withPermits(fn)` does.
    *
-   * @param options - `permits` is 1 by default; `wait` is the client's `wait`, and without that `Infinity`
+   * @param options - `permits` is 1 by default; `wait` is the client's `wait`, and without that 1.5 x
+   *   `lockWatchdogTimeout`, 45,000
    * @returns what `fn` returns
    * @throws {@link LockTimeoutError} too few permits were free, or others were first, until `wait` ran out; `fn` was not called
    * @throws {@link LockLostError} `fn` succeeded, but the permits were lost before they were released

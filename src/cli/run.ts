@@ -30,6 +30,7 @@ const LOOK_EVERY_MS = 100;
 
 /** How often the server is asked whether the lock was forced out, in milliseconds: a renewal may be ten seconds away. */
 const ASK_EVERY_MS = 1_000;
+const ASK_FOR_MS = 100;
 
 /** How long a signal may take to end what the command has started, counted from the command's own end, in milliseconds. */
 const LEFT_BEHIND_MS = 5_000;
@@ -241,7 +242,7 @@ function runCommand(
     }, LOOK_EVERY_MS);
     const ask = setInterval(() => {
       // The lease is longer than this, so nothing is extended. If the lock is lost, the hold's signal says so.
-      hold.extend(1).catch(() => undefined);
+      if (hold.remaining() > ASK_FOR_MS) hold.extend(ASK_FOR_MS).catch(() => undefined);
     }, ASK_EVERY_MS);
     received.passTo((signal) => {
       hasToEnd ||= ENDING.includes(signal);

@@ -23,8 +23,8 @@ import {
 import { Adopter } from './adoption.js';
 import { Grant, KEPT_WEIGHT } from './grant.js';
 import { assertEnterable, type GrantHolder, holderToReenter, SingleHold } from './hold.js';
-import { aborted, heldByCallerOfClient, heldElsewhere } from './messages.js';
-import { lockCallBegins, NestedCall, selfWaitOf } from './misuse.js';
+import { aborted, heldByCallerOfClient, heldElsewhere, ranOut } from './messages.js';
+import { lockCallBegins, NestedCall, selfWaitOf, warnOfShortTimes } from './misuse.js';
 import {
   type AcquirableLock,
   type AcquireReply,
@@ -45,7 +45,7 @@ import {
   type Waiter,
 } from './protocol.js';
 import { mayHaveRun, REPEATING, retry, Undecided } from './retry.js';
-import type { Session } from './session.js';
+import { LOOK_AT_CALLS_EVERY_MS, type Session } from './session.js';
 import {
   acquireBegins,
   acquireEnds,
@@ -56,6 +56,9 @@ import {
 
 /** How old the last answer may be at the end of the wait: if the wait ends as late as it may, the answer is at most a second old. */
 const OLDEST_ANSWER_MS = 1_000 - LATE_MS;
+
+/** With a shorter wait, in milliseconds, a call has a limit of its own from the beginning, and is not only looked at now and then. */
+const LONG_WAIT_MS = 4 * LOOK_AT_CALLS_EVERY_MS;
 
 /** For how long a call that does not wait asks the client that keeps the lock to let go, in milliseconds. */
 export const LONGEST_ASKING_MS = 100;
@@ -77,9 +80,12 @@ export function acquire(
   selfWait: SelfWait | undefined = selfWaitOf({ holds: session.anonymous, lock }),
 ): Promise<SingleHold> {
   // Fields are copied by name, since a spread takes a KiB of heap. (`Required` ensures that none is forgotten.)
-  const { waitMs, leaseMs, atLeastMs, signal, label, attemptMs, isQuiet, sinceMs, deferMs } = asked;
+  const { waitMs, waitIs, leaseMs, atLeastMs, signal, label } = asked;
+  const { attemptMs, isQuiet, sinceMs, deferMs } = asked;
+  if (attemptMs === undefined) warnOfShortTimes(session, lock, asked);
   const request: Required<CallersRequest> = {
     waitMs,
+    waitIs,
     leaseMs: Math.max(leaseMs ?? session.lockWatchdogTimeoutMs, atLeastMs),
     isWatched: leaseMs === undefined,
     atLeastMs: attemptMs === undefined ? atLeastMs : 0,
@@ -158,7 +164,7 @@ class Acquisition implements Call {
    * @throws LockAbortedError, ClosedError, LockLostError, UnavailableError, KeyConflictError
    */
   hold(): Promise<SingleHold> {
-    const { origin, leaseMs, position, signal, isQuiet } = this.#request;
+    const { origin, position, signal, isQuiet } = this.#request;
     const { acquisitions, isClosed } = this.#session;
     const { name } = this.#lock;
     if (!isQuiet && areCallsHeard())
@@ -171,9 +177,14 @@ class Acquisition implements Call {
       return pauseIfLong(KEPT_WEIGHT)?.then(() => hold) ?? Promise.resolve(hold);
     }
     acquisitions.add(this);
-    this.#endCall = lockCallBegins(this.#session, this.#lock, origin, leaseMs, position);
+    this.#endCall = lockCallBegins(this.#session, this.#lock, origin, position);
     const first = this.#firstTry();
     return first ? this.#settledBy(first) : this.#untilHeld();
+  }
+
+  /** If half of the wait is over, and the first try unanswered, the call goes on with a limit of its own. */
+  look(): void {
+    if (this.#goOn && this.#tookMs > this.#request.waitMs / 2) this.#goOn();
   }
 
   /** Ends the call from outside. */
@@ -187,7 +198,7 @@ class Acquisition implements Call {
     const { waitMs, signal } = this.#request;
     const { clock, connection, isClosed, untilClosed } = this.#session;
     const lock = this.#lock;
-    const isBounded = waitMs !== Infinity || signal !== undefined;
+    const isBounded = waitMs < LONG_WAIT_MS || signal !== undefined;
     if (isBounded || isClosed || !connection.isReady || this.#newOwnerId) return undefined;
     if (!this.#isOutermost || !lock.tryAtOnce || lock.isInUseHere) return undefined;
     const ownerId = lock.newOwnerId();
@@ -239,6 +250,7 @@ class Acquisition implements Call {
           reject(error instanceof Error ? error : new Error(String(error)));
         }
       };
+      if (this.#request.waitMs !== Infinity) this.#session.lookAtCalls();
       first.reply.then(answered, () => this.#goOn?.());
       // A loss may have been reported before this line, to a listener that closed the client.
       if (this.#waitLimit) this.#goOn();
@@ -300,7 +312,8 @@ class Acquisition implements Call {
     if (!turns.tryTake(isShared)) {
       // If another call of the same scope is just entering, this call re-enters that one's holder right afterwards.
       const isElsewhere = !acting || outer.entering !== acting;
-      if (this.#request.waitMs === 0 && isElsewhere) throw heldElsewhere(this.#lock, 0, grant.seen);
+      if (this.#request.waitMs === 0 && isElsewhere)
+        throw heldElsewhere(this.#lock, this.#request, grant.seen);
       this.#beginWaiting(grant.seen);
       // The call leaves the line: a wake-up there must go to a waiter that can try now.
       this.#leave();
@@ -427,7 +440,8 @@ class Acquisition implements Call {
       },
       (error: unknown) => {
         if (this.#unused === sent && !mayHaveRun(error)) this.#unused = before;
-        if (lastAnswer && error instanceof Error) lastAnswer.lastError = error;
+        if (lastAnswer && error instanceof Error && !(error instanceof UnwantedError))
+          lastAnswer.lastError = error;
       },
     );
   }
@@ -473,7 +487,7 @@ class Acquisition implements Call {
     // A member of a MultiLock must not wait, since other members may be held meanwhile.
     const isAlone = waitMs === 0 && attemptMs === undefined;
     if (seen.isAskedFor && isAlone && this.#tookMs < LONGEST_ASKING_MS) return this.#tryAgainSoon();
-    if (waitMs === 0 || this.#limit.isOverdue) throw heldElsewhere(this.#lock, waitMs, seen);
+    if (waitMs === 0 || this.#limit.isOverdue) throw heldElsewhere(this.#lock, this.#request, seen);
     if (seen.letsPass) this.#lookBeforeEnd();
     else this.#beginWaiting(seen);
     return 'held';
@@ -630,13 +644,13 @@ class Acquisition implements Call {
     return nearestHolder(this.#request.position, this.#lock.id) !== undefined;
   }
 
-  /** Created, and counted from, when the call first needs it. */
+  /** Created when the call first needs it. */
   get #limit(): WaitLimit {
     const { signal, waitMs, attemptMs = Infinity } = this.#request;
     const { clock, commandTimeoutMs } = this.#session;
     return (this.#waitLimit ??= new WaitLimit({
       clock,
-      limitMs: this.#limitMs,
+      limitMs: waitMs === 0 ? this.#attemptLimitMs : waitMs - this.#tookMs,
       isSingleAttempt: waitMs === 0,
       // The caller's limit may be too short for any answer; `commandTimeout` is not.
       sparesAttempts: waitMs > 0 || (attemptMs > 0 && attemptMs < commandTimeoutMs),
@@ -644,10 +658,9 @@ class Acquisition implements Call {
     }));
   }
 
-  /** How long the call may take, in milliseconds: its wait, or `commandTimeout` for a single attempt. */
-  get #limitMs(): number {
-    const { waitMs, attemptMs = Infinity } = this.#request;
-    return waitMs === 0 ? Math.min(this.#session.commandTimeoutMs, attemptMs) : waitMs;
+  /** How long a single attempt may take, in milliseconds. */
+  get #attemptLimitMs(): number {
+    return Math.min(this.#session.commandTimeoutMs, this.#request.attemptMs ?? Infinity);
   }
 
   // The error when the wait is over. It says that another owner has the lock only if a recent answer, or a grant of this client, shows it;
@@ -655,7 +668,7 @@ class Acquisition implements Call {
 
   #explained(over: WaitEnded): Error {
     const session = this.#session;
-    const { signal, waitMs, leaseMs } = this.#request;
+    const { signal, waitMs, waitIs, leaseMs } = this.#request;
     const { name } = this.#lock;
     if (over.ending === 'aborted') return aborted(name, 'while waiting', signal);
     if (over.ending === 'closed') return session.closedError(name);
@@ -663,12 +676,14 @@ class Acquisition implements Call {
     const isDecided = this.#isReachable && !(lastError instanceof Undecided);
     const known = isDecided && this.#isHolderKnown ? this.#waiter?.lastAnswer?.holder : undefined;
     const seen = this.#isReentering ? undefined : (known ?? this.#localGrant);
-    if (seen) return heldElsewhere(this.#lock, waitMs, seen, this.#hint(seen));
-    // A try that was dropped unsent at the very end of the wait is no error.
-    const hasFailed = lastError && !(lastError instanceof UnwantedError);
-    if (this.#isLate && !hasFailed && this.#isReachable) return session.tooLate(name, leaseMs);
-    const hadMs = Math.max(this.#limitMs, this.#limit.isOverdue ? LATE_MS : 0);
-    return session.unanswered(name, 'not acquired', Math.round(hadMs), lastError);
+    if (seen) return heldElsewhere(this.#lock, this.#request, seen, this.#hint(seen));
+    if (this.#isLate && !lastError && this.#isReachable) return session.tooLate(name, leaseMs);
+    if (waitMs === 0)
+      return session.unanswered(name, 'not acquired', this.#attemptLimitMs, lastError);
+    // A short wait is to be named as the caller gave it.
+    const hadMs = this.#limit.isOverdue && waitIs !== 'short' ? Math.max(waitMs, LATE_MS) : waitMs;
+    const error = session.unanswered(name, 'not acquired', hadMs, lastError, waitIs);
+    return ranOut(error, this.#request);
   }
 
   /** Whether the last answer that named a holder will still be recent enough when the wait ends. */

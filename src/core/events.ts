@@ -156,7 +156,7 @@ export type Mistake =
   | 'nested call'
   | 'forgotten unlock'
   | 'overlapping calls'
-  | 'short lease'
+  | 'short time'
   | 'forgotten hold'
   | 'late use';
 

@@ -20,8 +20,12 @@ import {
   usedLateMessage,
 } from './messages.js';
 import { exportedText, whereIs } from './adoption.js';
+import { warnOfShortTime } from './misuse.js';
 import { inTurn } from '../runtime/node.js';
 import { currentScope, type Holder, holdersAround, nearestHolder, Scope } from '../scopes/scope.js';
+
+/** What `extend()` is given, in words. */
+export const EXTENSION = 'the lease of extend()';
 
 export class SingleHold implements OwnHold {
   readonly #session: Session;
@@ -121,6 +125,12 @@ export class SingleHold implements OwnHold {
 
   async extend(lease: number): Promise<void> {
     const leaseMs = parseLease(lease, 'lease', this.lockName);
+    warnOfShortTime(this.#session, this.#grant.lock, EXTENSION, leaseMs);
+    await this.extendBy(leaseMs);
+  }
+
+  /** As `extend()`, for a lease that was parsed. */
+  async extendBy(leaseMs: number): Promise<void> {
     const refusal = this.#refusal('extend');
     if (refusal) throw await inTurn(refusal);
     if (!(await this.#grant.extend(leaseMs))) throw releasedAlready(this.lockName, 'extend');
@@ -135,6 +145,7 @@ export class SingleHold implements OwnHold {
       lease === undefined
         ? this.#session.lockWatchdogTimeoutMs
         : parseLease(lease, 'lease', lockName);
+    if (lease !== undefined) warnOfShortTime(this.#session, lock, 'the lease of export()', leaseMs);
     if (!transfer) throw notExportable(lockName, `it is one of a ${kind}`);
     const where = await whereIs(this.#session, lockName, transfer);
     const refusal = this.#refusal('export');

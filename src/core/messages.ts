@@ -17,6 +17,7 @@ import {
 } from '../api/errors.js';
 import { describe, failureKind, isReply } from '../redis/failure.js';
 import type { AcquirableLock, KeyInTheWay } from './protocol.js';
+import type { Wait, WaitIs } from '../api/options.js';
 import { shownToken } from '../api/description.js';
 import type { LostEvent } from '../api/events.js';
 
@@ -29,12 +30,12 @@ type Wanted = Pick<AcquirableLock, 'name' | 'weight' | 'isReentrant'>;
 /** Another owner, or the caller itself, had the lock until the wait ran out. `hint`: what may help. */
 export function heldElsewhere(
   lock: Wanted,
-  waitMs: number,
+  wait: Wait,
   { holder, holderTtlMs, isAskedFor }: SeenHolder & { readonly isAskedFor?: boolean | undefined },
   hint = '',
 ): LockTimeoutError {
   const { name: lockName } = lock;
-  const message = `${wanted(lock)} not acquired within ${rounded(waitMs)} ms: ${inTheWay(lock, { holder, holderTtlMs })}${hint}`;
+  const message = `${wanted(lock)} not acquired ${within(wait)}: ${inTheWay(lock, { holder, holderTtlMs })}${hint}`;
   const error = new LockTimeoutError(message, { lockName, holder, holderTtlMs });
   if (isAskedFor) askedFor.add(error);
   return error;
@@ -64,14 +65,43 @@ function inTheWay({ weight }: Wanted, { holder, holderTtlMs }: SeenHolder): stri
 /** `heldElsewhere` for a MultiLock of which another owner held a member. */
 export function memberHeldElsewhere(
   lockName: string,
-  waitMs: number,
+  wait: Wait,
   cause: LockTimeoutError,
 ): LockTimeoutError {
   const { lockName: member = '', holder = 'somebody', holderTtlMs = -1 } = cause;
   return new LockTimeoutError(
-    `lock "${lockName}" not acquired within ${rounded(waitMs)} ms: its member "${member}" is held by ${holder}`,
+    `lock "${lockName}" not acquired ${within(wait)}: its member "${member}" is held by ${holder}`,
     { lockName, holder, holderTtlMs, cause },
   );
+}
+
+/** How long a call had. A default is named, so that the reader finds its option; and the doubt if a short one was meant so. */
+function within({ waitMs, waitIs }: Wait): string {
+  return `within ${rounded(waitMs)} ms${waitMs === 0 ? '' : WAIT_NOTES[waitIs]}`;
+}
+
+/** The error of masters that could not decide until the wait ran out names the wait, too. */
+export function ranOut(error: HoldfastError, wait: Wait): HoldfastError {
+  if (!(error instanceof QuorumError)) return error;
+  const { lockName, nodes, message } = error;
+  const text = message.replace(' not acquired: ', ` not acquired ${within(wait)}: `);
+  return new QuorumError(text, { lockName, nodes });
+}
+
+const WAIT_NOTES: Readonly<Record<WaitIs, string>> = {
+  given: '',
+  default: ' (the default; option "wait" sets another)',
+  short: ' (that is milliseconds: were seconds meant?)',
+};
+
+/** Redis gave no usable answer in time. The caller's own wait is to blame if it was shorter than an answer may take. */
+export function noAnswer(isRefused: boolean, limitMs: number, waitIs: WaitIs): string {
+  const limit = `${rounded(limitMs)} ms`;
+  const note = WAIT_NOTES[waitIs];
+  if (isRefused) return `Redis refused for ${limit}${note}`;
+  return waitIs === 'short'
+    ? `the wait of ${limit} was over before Redis answered${note}`
+    : `Redis did not answer within ${limit}${note}`;
 }
 
 /** Rounded: the rest of a wait may have decimals. */
@@ -327,11 +357,14 @@ export function selfWaitMessage(name: string, isLock: boolean, why: string): str
   return `${isLock ? 'lock' : 'semaphore'} "${name}" has been waited for for 5 s: ${why}`;
 }
 
-export function shortLeaseMessage(name: string, leaseMs: number): string {
-  return (
-    `lock "${name}" is taken with a lease of ${String(leaseMs)}: that is milliseconds, after which others get it; ` +
-    `for seconds, give ${String(leaseMs * 1_000)}`
-  );
+/** `what`: the name of the time, in words. */
+export function shortTimeMessage(
+  { name, isReentrant }: Pick<Wanted, 'name' | 'isReentrant'>,
+  what: string,
+  ms: number,
+): string {
+  const subject = `${isReentrant === false ? 'semaphore' : 'lock'} "${name}"`;
+  return `${subject}: ${what} is ${String(ms)} milliseconds, which is very short: if seconds were meant, give ${String(ms * 1_000)}`;
 }
 
 export function overlapMessage(name: string): string {

@@ -3,13 +3,14 @@
 // Calls that wait for themselves. If the asynchronous context shows that the caller already holds the lock, a warning follows after 5 s. A
 // hold of acquire() leaves no trace in the context: there, a call that has waited long for one and the same hold may be nested in it.
 
-import type { AcquirableLock, HoldOrigin, NamedLock, SelfWait } from './protocol.js';
+import { type AcquireRequest, SHORT_MS } from '../api/options.js';
+import type { AcquirableLock, HoldOrigin, LockRequest, NamedLock, SelfWait } from './protocol.js';
 import {
   callerHolds,
   mayBeNestedMessage,
   overlapMessage,
   selfWaitMessage,
-  shortLeaseMessage,
+  shortTimeMessage,
   UNLOCK_MISTAKES,
   unlockRefused,
 } from './messages.js';
@@ -101,10 +102,7 @@ export class NestedCall implements Due {
   }
 }
 
-// The lock() and tryLock() calls under way, warnings about probable mistakes in them, and the error of an unlock() without such a call.
-
-/** A shorter lease, in milliseconds, was probably meant in seconds. */
-const SHORT_LEASE_MS = 100;
+// The lock() and tryLock() calls under way, warnings about probable mistakes, and the error of an unlock() without such a call.
 
 /**
  * A `lock()` or `tryLock()` begins, in the scope `position`. Returns the function to call when it ends; undefined: the call is not
@@ -114,12 +112,9 @@ export function lockCallBegins(
   session: Pick<Session, 'warnings'>,
   { id, name, isShared }: NamedLock & { readonly isShared?: boolean },
   origin: HoldOrigin,
-  leaseMs: number | undefined,
   position: Scope | undefined,
 ): (() => void) | undefined {
   if (origin !== 'lock') return undefined;
-  if (leaseMs !== undefined && leaseMs < SHORT_LEASE_MS)
-    session.warnings.warnOnce('short lease', name, shortLeaseMessage(name, leaseMs));
   const calls = actingScope(position)?.lockCalls;
   if (!calls) return undefined;
   const before = calls.get(id) ?? 0;
@@ -132,6 +127,29 @@ export function lockCallBegins(
     if (left > 0) calls.set(id, left);
     else calls.delete(id);
   };
+}
+
+/** Warns once a lock of a lease, or a `lockAtLeastFor`, that was probably meant in seconds. An adoption goes on with a rest of the latter. */
+export function warnOfShortTimes(
+  session: Pick<Session, 'warnings'>,
+  lock: Pick<AcquirableLock, 'name' | 'isReentrant'>,
+  { leaseMs = SHORT_MS, atLeastMs, adopts }: ShortTimes,
+): void {
+  if (leaseMs < SHORT_MS) warnOfShortTime(session, lock, 'the lease', leaseMs);
+  else if (atLeastMs > 0 && atLeastMs < SHORT_MS && !adopts)
+    warnOfShortTime(session, lock, 'lockAtLeastFor', atLeastMs);
+}
+
+type ShortTimes = Pick<AcquireRequest, 'leaseMs' | 'atLeastMs'> & Pick<LockRequest, 'adopts'>;
+
+/** `what`: the name of the time, in words. */
+export function warnOfShortTime(
+  { warnings }: Pick<Session, 'warnings'>,
+  lock: Pick<AcquirableLock, 'name' | 'isReentrant'>,
+  what: string,
+  ms: number,
+): void {
+  if (ms < SHORT_MS) warnings.warnOnce('short time', lock.name, shortTimeMessage(lock, what, ms));
 }
 
 /** The error of an `unlock()` without a call to undo. `isHeldAround`: a hold of the lock (or this half) is around. `marked`: it, or its members. */

@@ -7,6 +7,7 @@ import type { RedisClient } from '../redis/client.js';
 import type { LastAnswer, Seniority } from '../waiting/line.js';
 import type { Scope } from '../scopes/scope.js';
 import type { Hold } from '../api/lock.js';
+import type { WaitIs } from '../api/options.js';
 import type { HoldInScope } from '../scopes/anonymous.js';
 import type { WatchedHold } from './hold-watch.js';
 
@@ -381,6 +382,8 @@ export interface MemberTerms extends Seniority {
 export interface LockRequest extends MemberTerms {
   /** How long to wait if the lock is not free; Infinity: for ever, 0: not at all. */
   readonly waitMs: number;
+  /** Whether the caller has chosen that, for errors. */
+  readonly waitIs: WaitIs;
   readonly leaseMs: number;
   /** Whether the watchdog will renew the lease. */
   readonly isWatched: boolean;

@@ -3,7 +3,13 @@
 
 import type { KeyInTheWay } from './protocol.js';
 import { HoldfastError } from '../api/errors.js';
-import { failureKind, isLasting, isOutcomeUnknown, NodeGoneError } from '../redis/failure.js';
+import {
+  failureKind,
+  isLasting,
+  isOutcomeUnknown,
+  NodeGoneError,
+  UnwantedError,
+} from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
 import type { Surroundings } from '../redis/session.js';
 import { type BackOff, backOffMs, PROCESS_RANDOM } from '../runtime/clock.js';
@@ -33,7 +39,7 @@ export async function retry<T>(
   let lastError: Error | undefined;
   for (let attempt = 0; ; attempt++) {
     try {
-      if (lastError) await waitLimit.pause(pauseMs(attempt, lastError, connection));
+      if (attempt > 0) await waitLimit.pause(pauseMs(attempt, lastError, connection));
       waitLimit.assertNotOver();
       if (!connection.isReady) await connection.whenReady(waitLimit);
       return await waitLimit.attempt(() => send(isRepeat, lastError));
@@ -50,13 +56,14 @@ export async function retry<T>(
       }
       const isGone = error instanceof NodeGoneError && waitLimit.isSingleAttempt && !isRepeat;
       if (isLasting(error) || isGone) throw refused(lock.name, error);
-      lastError = error as Error;
+      // What was dropped unsent when the time was over says nothing of Redis.
+      if (!(error instanceof UnwantedError)) lastError = error as Error;
       connection.refusals?.heard(error);
     }
   }
 }
 
-function pauseMs(attempt: number, lastError: Error, { surroundings }: Asked): number {
+function pauseMs(attempt: number, lastError: Error | undefined, { surroundings }: Asked): number {
   const { random = PROCESS_RANDOM } = surroundings ?? {};
   return backOffMs(attempt, random, lastError instanceof Undecided ? UNDECIDED : REPEATING);
 }

@@ -13,12 +13,13 @@ import {
   type SeenHolder,
 } from '../api/errors.js';
 import type { HeldLock } from '../api/description.js';
+import { patientWait, type Wait, type WaitIs } from '../api/options.js';
 import type { Events } from '../api/events.js';
 import { type Conflicting, retry, Undecided } from './retry.js';
 import { Cleanup, ReleasedOwners } from './cleanup.js';
 import { type Clock, PROCESS_CLOCK, PROCESS_RANDOM, type TimeLimit } from '../runtime/clock.js';
 import { inTurn } from '../runtime/node.js';
-import { Schedule } from '../runtime/schedule.js';
+import { type Due, Schedule } from '../runtime/schedule.js';
 import type { RedisClient } from '../redis/client.js';
 import { isPassing, isReply } from '../redis/failure.js';
 import type { Surroundings } from '../redis/session.js';
@@ -31,19 +32,22 @@ import {
 } from '../runtime/wait-limit.js';
 import { Warnings } from './events.js';
 import { HoldWatch } from './hold-watch.js';
-import { lockLost, type LostLock, redisUnavailable } from './messages.js';
+import { lockLost, type LostLock, noAnswer, redisUnavailable } from './messages.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 
 /** How many releases a closing client sends at a time. */
 const CLOSE_CONCURRENCY = 64;
+
+/** How often calls are looked at that have no timer of their own, in milliseconds. */
+export const LOOK_AT_CALLS_EVERY_MS = 500;
 
 export interface SessionOptions {
   /** Identifies this client on the server, as the first half of every owner. Unique. */
   clientId: string;
   lockWatchdogTimeoutMs: number;
   commandTimeoutMs: number;
-  /** The wait of calls that do not set one, in milliseconds; left out: for ever. */
-  defaultWaitMs?: number;
+  /** The client's own `wait`; undefined: it has none. */
+  wait?: Wait | undefined;
   /** When a hold counts as long, in milliseconds; undefined: never. */
   longHoldMs?: number | undefined;
   /** Whether holds are found whose object is gone without a release. */
@@ -70,8 +74,10 @@ export class Session {
   readonly newOwnerId: () => string;
   readonly lockWatchdogTimeoutMs: number;
   readonly commandTimeoutMs: number;
-  /** The wait of calls that do not set one, in milliseconds. Not for `tryLock()` and `tryAcquire()`, which do not wait by default. */
-  readonly defaultWaitMs: number;
+  /** The client's own `wait`; undefined: it has none. */
+  readonly wait: Wait | undefined;
+  /** How long `acquire()` and the like wait if the call sets no `wait`. */
+  readonly defaultWait: Wait;
   readonly events: Events;
   readonly warnings: Warnings;
   readonly longHoldMs: number | undefined;
@@ -112,7 +118,8 @@ export class Session {
     this.newOwnerId = options.newOwnerId ?? ownersOf(options.clientId, clock);
     this.lockWatchdogTimeoutMs = options.lockWatchdogTimeoutMs;
     this.commandTimeoutMs = options.commandTimeoutMs;
-    this.defaultWaitMs = options.defaultWaitMs ?? Infinity;
+    this.wait = options.wait;
+    this.defaultWait = options.wait ?? patientWait(options.lockWatchdogTimeoutMs);
     this.schedule = options.schedule ?? new Schedule(clock);
     this.connection = connection;
     const released = connection.hasSentinels
@@ -154,6 +161,19 @@ export class Session {
     };
   }
 
+  /** Has all calls under way looked at, now and then, until there are none: one timer for many short calls. */
+  lookAtCalls(): void {
+    if (!this.#look.scheduled) this.schedule.within(this.#look, LOOK_AT_CALLS_EVERY_MS);
+  }
+
+  readonly #look: Due = {
+    scheduled: undefined,
+    due: () => {
+      for (const call of [...this.acquisitions]) call.look?.();
+      if (this.acquisitions.size > 0) this.lookAtCalls();
+    },
+  };
+
   assertOpen(lockName: string): void {
     if (this.#isClosed) throw this.closedError(lockName);
   }
@@ -169,14 +189,19 @@ export class Session {
   }
 
   /** The error if Redis gave no usable answer within `limitMs`: it was silent or unreachable, or refused every attempt. */
-  unanswered(lockName: string, what: string, limitMs: number, lastError?: Error): HoldfastError {
+  unanswered(
+    lockName: string,
+    what: string,
+    limitMs: number,
+    lastError?: Error,
+    waitIs: WaitIs = 'given',
+  ): HoldfastError {
     const { opening } = this.connection;
     // A redirection says nothing of the node that it led to.
     const isTold = lastError && !isPassing(lastError);
     const cause = isTold ? lastError : (opening ?? lastError);
-    const refused = isReply(this.connection.lastError ?? cause);
-    const limit = `${refused ? 'refused for' : 'did not answer within'} ${String(limitMs)} ms`;
-    return this.unavailable(lockName, `${what}: Redis ${limit}`, cause);
+    const isRefused = isReply(this.connection.lastError ?? cause);
+    return this.unavailable(lockName, `${what}: ${noAnswer(isRefused, limitMs, waitIs)}`, cause);
   }
 
   /** The error if Redis granted a lock but its answer took longer than the lease. */

@@ -7,15 +7,19 @@ import type { Hold, Lock } from '../api/lock.js';
 import {
   type AcquireOptions,
   type AcquireRequest,
+  ENDLESS,
   invalid,
   type LockOptions,
+  ONE_ATTEMPT,
   parseFunction,
   parseOptions,
   parseRequest,
   shown,
   type Subject,
+  type Wait,
 } from '../api/options.js';
 import type { HoldOrigin, OwnHold } from '../core/protocol.js';
+import type { Session } from '../core/session.js';
 import type { HoldWatch } from '../core/hold-watch.js';
 import { whileHeld } from '../core/hold.js';
 import { rejecting } from '../runtime/node.js';
@@ -27,6 +31,9 @@ export interface HeldHere {
   readonly ownerId: string;
   readonly remainingMs: number;
 }
+
+/** How long calls wait that set no `wait`. */
+export type DefaultWaits = Pick<Session, 'wait' | 'defaultWait'>;
 
 const LOCK_OPTIONS = ['lease', 'lockAtLeastFor', 'signal', 'label'] as const;
 const ALL_OPTIONS = ['wait', ...LOCK_OPTIONS] as const;
@@ -52,14 +59,18 @@ export abstract class BaseLock implements Lock {
 
   acquire(options?: AcquireOptions): Promise<Hold> {
     return rejecting(() => {
-      const request = this.#request('the options of acquire()', options, this.defaultWaitMs);
+      const request = this.#request(
+        'the options of acquire()',
+        options,
+        this.defaultWaits.defaultWait,
+      );
       return this.handedOut(() => this.acquireHold(request, 'acquire'));
     });
   }
 
   tryAcquire(options?: AcquireOptions): Promise<Hold | undefined> {
     return rejecting(() => {
-      const request = this.#request('the options of tryAcquire()', options, 0);
+      const request = this.#request('the options of tryAcquire()', options, ONE_ATTEMPT);
       const acquire = (): Promise<Hold> =>
         this.handedOut(() => this.acquireHold(request, 'acquire'));
       return unlessHeldElsewhere(acquire);
@@ -71,7 +82,11 @@ export abstract class BaseLock implements Lock {
   withLock<T>(...args: Guarded<AcquireOptions, (hold: Hold) => T | Promise<T>>): Promise<T> {
     return rejecting(() => {
       const [options, fn] = parseGuarded('withLock()', this.name, args);
-      const request = this.#request('the options of withLock()', options, this.defaultWaitMs);
+      const request = this.#request(
+        'the options of withLock()',
+        options,
+        this.defaultWaits.defaultWait,
+      );
       const scope = new Scope(currentScope(), false);
       const acquiring = this.acquireHold(request, 'withLock', scope);
       return whileHeld('withLock()', acquiring, (hold) =>
@@ -115,8 +130,8 @@ export abstract class BaseLock implements Lock {
   /** The kind of lock, for messages and debugging. */
   protected abstract readonly kind: string;
 
-  /** The wait of calls that do not set one, in milliseconds. Not for `tryLock()` and `tryAcquire()`, which do not wait by default. */
-  protected abstract readonly defaultWaitMs: number;
+  /** How long calls wait that set no `wait`. Not for `tryLock()` and `tryAcquire()`, which make one attempt. */
+  protected abstract readonly defaultWaits: DefaultWaits;
 
   /** By which owner this client holds the lock, and for how long; undefined: it does not hold it, or may not rely on that. */
   abstract readonly held: HeldHere | undefined;
@@ -162,7 +177,8 @@ export abstract class BaseLock implements Lock {
       typeof lease === 'object'
         ? parseOptions(`the options of ${call}`, lease, LOCK_OPTIONS, this.name)
         : { lease };
-    return this.acquireHold(parseRequest(this.name, options, this.defaultWaitMs), 'lock');
+    const { wait = ENDLESS } = this.defaultWaits;
+    return this.acquireHold(parseRequest(this.name, options, wait), 'lock');
   }
 
   /** Acquires for `tryLock()` or `tryLockAndGetToken()`, which `call` names in errors; undefined: another owner has the lock. */
@@ -181,7 +197,7 @@ export abstract class BaseLock implements Lock {
     const options = hasOptions
       ? parseOptions(`the options of ${call}`, wait, ALL_OPTIONS, this.name)
       : { wait, lease };
-    const request = parseRequest(this.name, options, 0);
+    const request = parseRequest(this.name, options, ONE_ATTEMPT);
     return unlessHeldElsewhere(() => this.acquireHold(request, 'lock'));
   }
 
@@ -192,13 +208,9 @@ export abstract class BaseLock implements Lock {
     scope?: Scope,
   ): Promise<OwnHold>;
 
-  #request(
-    what: string,
-    options: AcquireOptions | undefined,
-    defaultWaitMs: number,
-  ): AcquireRequest {
+  #request(what: string, options: AcquireOptions | undefined, defaultWait: Wait): AcquireRequest {
     const given = options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.name);
-    return parseRequest(this.name, given, defaultWaitMs);
+    return parseRequest(this.name, given, defaultWait);
   }
 }
 

@@ -3,10 +3,15 @@
 import { inspect, type InspectOptionsStylized } from 'node:util';
 import type { Session } from '../core/session.js';
 import { type HoldOrigin, idOf, type KeyPlace, type OwnHold } from '../core/protocol.js';
-import { BaseLock, type HeldHere } from './base-lock.js';
+import { BaseLock, type DefaultWaits, type HeldHere } from './base-lock.js';
 import { parseMembers, type SingleLock } from './single-lock.js';
-import { lockCallBegins, nothingToUnlock } from '../core/misuse.js';
-import type { AcquireRequest } from '../api/options.js';
+import {
+  lockCallBegins,
+  nothingToUnlock,
+  warnOfShortTime,
+  warnOfShortTimes,
+} from '../core/misuse.js';
+import { type AcquireRequest, parseLease, patientWait } from '../api/options.js';
 import { inTurn, pauseIfLong } from '../runtime/node.js';
 import { currentScope, Scope } from '../scopes/scope.js';
 import type { MarkedLock } from '../scopes/anonymous.js';
@@ -26,7 +31,7 @@ import {
   SLOW_ANSWER_MS,
 } from '../core/messages.js';
 import type { HoldWatch, WatchedHold } from '../core/hold-watch.js';
-import { type SingleHold, warnOfLateUse } from '../core/hold.js';
+import { EXTENSION, type SingleHold, warnOfLateUse } from '../core/hold.js';
 import { acquireBegins, acquireEnds, acquireFails, areCallsHeard } from '../core/telemetry.js';
 import type { Clock } from '../runtime/clock.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
@@ -59,8 +64,11 @@ export class MultiLock extends BaseLock {
     return this.#session.holdWatch;
   }
 
-  protected override get defaultWaitMs(): number {
-    return this.#session.defaultWaitMs;
+  /** Members of other clients may have longer leases. */
+  protected override get defaultWaits(): DefaultWaits {
+    const { wait } = this.#session;
+    const timeoutsMs = this.#members.map(({ parts }) => parts.session.lockWatchdogTimeoutMs);
+    return { wait, defaultWait: wait ?? patientWait(Math.max(...timeoutsMs)) };
   }
 
   override get held(): HeldHere | undefined {
@@ -225,12 +233,13 @@ export class MultiAcquisition {
   }
 
   async #hold(): Promise<MultiHold> {
-    const { lockName, id, signal, origin, leaseMs } = this.#request;
+    const { lockName, id, signal, origin } = this.#request;
     this.#session.assertOpen(lockName);
     if (signal?.aborted) throw aborted(lockName, 'nothing was sent', signal);
     const position = currentScope();
     const named = { id, name: lockName };
-    const endCall = lockCallBegins(this.#session, named, origin, leaseMs, position);
+    warnOfShortTimes(this.#session, named, this.#request);
+    const endCall = lockCallBegins(this.#session, named, origin, position);
     // The members' own waits enforce the time limit: this one handles only an abort and the close of the client.
     const waitLimit = new WaitLimit({
       clock: this.#clock,
@@ -289,11 +298,11 @@ export class MultiAcquisition {
       attemptMs: number,
       newOwnerId: () => string,
     ): Promise<Refusal | undefined> => {
-      const { scope, label } = this.#request;
+      const { scope, label, waitIs } = this.#request;
       const [signal, sinceMs, deferMs] = [this.#stop.signal, this.#sinceMs, this.#deferMs];
       const isQuiet = waitMs === 0;
       const terms = { attemptMs, isQuiet, sinceMs, deferMs };
-      const request = { waitMs, leaseMs, atLeastMs, signal, label, ...terms };
+      const request = { waitMs, waitIs, leaseMs, atLeastMs, signal, label, ...terms };
       try {
         // As `acquire`, whatever the caller called: no `unlock()` must be owed to a member that may yet be given back.
         acquired.set(member, await member.acquireHold(request, 'acquire', scope, newOwnerId));
@@ -364,7 +373,7 @@ export class MultiAcquisition {
     const waitLimit = new WaitLimit({ clock, limitMs, signal, sparesAttempts: limitMs > 0 });
     if (signal.aborted) waitLimit.end('aborted');
     try {
-      await waitLimit.attempt(() => hold.extend(leaseMs));
+      await waitLimit.attempt(() => hold.extendBy(leaseMs));
       return undefined;
     } catch (error) {
       if (error instanceof LockLostError) return undefined; // the caller sees that a lost hold has no time remaining
@@ -408,8 +417,7 @@ export class MultiAcquisition {
     const seen = (held?.error as LockTimeoutError | undefined) ?? this.#lastHeld;
     this.#lastHeld = seen;
     if (!seen || (worse && !this.#isCutShort(worse.error, triedAtMs))) throw worse?.error;
-    const { lockName, waitMs } = this.#request;
-    if (this.#isOver) throw memberHeldElsewhere(lockName, waitMs, seen);
+    if (this.#isOver) throw memberHeldElsewhere(this.#request.lockName, this.#request, seen);
     return held?.member;
   }
 
@@ -535,8 +543,10 @@ export class MultiHold implements OwnHold {
   }
 
   async extend(lease: number): Promise<void> {
+    const leaseMs = parseLease(lease, 'lease', this.lockName);
     this.assertHeld();
-    await this.#all((member) => member.extend(lease));
+    warnOfShortTime(this.#session, { name: this.lockName }, EXTENSION, leaseMs);
+    await this.#all((member) => member.extendBy(leaseMs));
   }
 
   export(): Promise<never> {

@@ -7,10 +7,12 @@ import {
   type ExportOptions,
   invalid,
   isWholeNumber,
+  ONE_ATTEMPT,
   parseName,
   parseOptions,
   parseRequest,
   type Subject,
+  type Wait,
 } from '../api/options.js';
 import type {
   PermitHold,
@@ -64,13 +66,12 @@ export class SingleSemaphore implements Semaphore {
   }
 
   async acquire(options?: PermitOptions): Promise<PermitHold> {
-    const { defaultWaitMs } = this.#session;
-    const asked = this.#acquire('the options of acquire()', options, defaultWaitMs);
+    const asked = this.#acquire('the options of acquire()', options, this.#session.defaultWait);
     return this.#handedOut(await asked.hold, asked);
   }
 
   async tryAcquire(options?: PermitOptions): Promise<PermitHold | undefined> {
-    const asked = this.#acquire('the options of tryAcquire()', options, 0);
+    const asked = this.#acquire('the options of tryAcquire()', options, ONE_ATTEMPT);
     const held = await unlessHeldElsewhere(() => asked.hold);
     return held && this.#handedOut(held, asked);
   }
@@ -79,8 +80,8 @@ export class SingleSemaphore implements Semaphore {
   async withPermits<T>(options: PermitOptions, fn: WithPermits<T>): Promise<T>;
   async withPermits<T>(...args: Guarded<PermitOptions, WithPermits<T>>): Promise<T> {
     const [options, fn] = parseGuarded('withPermits()', this.#subject, args);
-    const { defaultWaitMs } = this.#session;
-    const { permits, hold } = this.#acquire('the options of withPermits()', options, defaultWaitMs);
+    const asked = this.#acquire('the options of withPermits()', options, this.#session.defaultWait);
+    const { permits, hold } = asked;
     return await whileHeld('withPermits()', hold, (held) =>
       held.run(() => held.runInside(() => fn(new HeldPermits(held, permits)))),
     );
@@ -121,12 +122,12 @@ export class SingleSemaphore implements Semaphore {
   }
 
   /** Acquires outside all scopes: each acquisition has an owner of its own, whatever the caller holds. */
-  #acquire(what: string, options: PermitOptions | undefined, waitMs: number): Asked {
+  #acquire(what: string, options: PermitOptions | undefined, defaultWait: Wait): Asked {
     const given =
       options === undefined ? {} : parseOptions(what, options, ALL_OPTIONS, this.#subject);
     const { permits: wanted = 1 } = given;
     const permits = parsePermits(this.#subject, wanted);
-    const request = parseRequest(this.#subject, given, waitMs);
+    const request = parseRequest(this.#subject, given, defaultWait);
     const backend = this.#backend(permits);
     const selfWait = this.#selfWait(backend);
     const terms = [this.#session, backend, request, 'acquire'] as const;

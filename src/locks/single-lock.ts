@@ -3,7 +3,7 @@
 import { acquire } from '../core/acquisition.js';
 import type { HoldOrigin, LockBackend, MemberTerms } from '../core/protocol.js';
 import type { Session, SessionGrant } from '../core/session.js';
-import { BaseLock, type HeldHere } from './base-lock.js';
+import { BaseLock, type DefaultWaits, type HeldHere } from './base-lock.js';
 import { nothingToUnlock } from '../core/misuse.js';
 import { type AcquireRequest, shown } from '../api/options.js';
 import { inTurn, pauseIfLong } from '../runtime/node.js';
@@ -46,8 +46,8 @@ export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseL
     return this.#session.holdWatch;
   }
 
-  protected override get defaultWaitMs(): number {
-    return this.#session.defaultWaitMs;
+  protected override get defaultWaits(): DefaultWaits {
+    return this.#session;
   }
 
   override get held(): HeldHere | undefined {

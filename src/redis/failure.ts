@@ -32,7 +32,7 @@ export class NodeGoneError extends UnsentError {}
 /** A command was not sent because no caller waits for its outcome any more: nothing is wrong. */
 export class UnwantedError extends UnsentError {
   constructor() {
-    super('nobody waits for it any more');
+    super('not sent before the time was over');
   }
 }
 

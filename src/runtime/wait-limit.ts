@@ -34,6 +34,8 @@ export class WaitEnded extends Error {
 /** A call that can be ended from outside. */
 export interface Call {
   end(ending: Ending): void;
+  /** Called now and then, for a call that has no timer of its own. */
+  look?(): void;
 }
 
 export interface WaitLimitOptions {

@@ -13,7 +13,7 @@ export async function runSchedule(
   const leader = holdfast.getLock('cron:leader');
   for (;;) {
     try {
-      await leader.withLock({ signal: stop }, async (hold) => {
+      await leader.withLock({ wait: Infinity, signal: stop }, async (hold) => {
         const end = AbortSignal.any([stop, hold.signal]); // told to stop, or not the leader any more
         const run = async (): Promise<void> => {
           if (hold.signal.aborted) return; // asks the clock; `end` waits for a timer, which may be late

@@ -1,13 +1,6 @@
 // One transfer at a time for each account, over all processes; the answer says what became of it.
 import express, { type ErrorRequestHandler, type Express } from 'express';
-import {
-  ClosedError,
-  LockLostError,
-  LockTimeoutError,
-  UnavailableError,
-  type Hold,
-  type Holdfast,
-} from '../../src/index.js';
+import { statusOf, type Hold, type Holdfast } from '../../src/index.js';
 
 /** Calls `hold.assertHeld()` right before it writes. */
 type Transfer = (account: string, hold: Hold) => Promise<number>;
@@ -34,27 +27,20 @@ export function bank(holdfast: Holdfast, transfer: Transfer): Express {
     response.json(done);
   });
   app.use(((error, _request, response, next) => {
-    const [status, told, retryAfterS] = answerTo(error);
+    const status = statusOf(error);
     if (status === undefined) {
       next(error);
       return;
     }
     console.error(error); // names hosts and addresses, which are not for everybody
-    if (retryAfterS !== undefined) response.set('Retry-After', String(retryAfterS));
-    response.status(status).json({ error: told });
+    if (status !== 500) response.set('Retry-After', status === 409 ? '1' : '5');
+    response.status(status).json({ error: MEANING[status] });
   }) satisfies ErrorRequestHandler);
   return app;
 }
 
-function answerTo(error: unknown): [status?: number, told?: string, retryAfterS?: number] {
-  if (error instanceof LockTimeoutError) {
-    const leftS = Math.ceil((error.holderTtlMs ?? 0) / 1_000); // of the holder's lease
-    return [409, 'another transfer is under way', Math.max(1, leftS)];
-  }
-  const isAway = error instanceof UnavailableError || error instanceof ClosedError;
-  if (isAway) return [503, 'try again later', 5];
-  // A step that is aborted throws the signal's reason, as fetch() does, or an AbortError with that as its cause.
-  const { cause } = error instanceof Error ? error : {};
-  const isLost = error instanceof LockLostError || cause instanceof LockLostError;
-  return isLost ? [500, 'not known whether it was made: look before you try again'] : [];
-}
+const MEANING: Record<number, string> = {
+  409: 'another transfer is under way',
+  503: 'try again later',
+  500: 'not known whether it was made: look before you try again',
+};

@@ -1,14 +1,7 @@
 // A middleware for Hono: what stands behind it runs under a lock, which the request names; the answer says what became of it.
 import type { Context } from 'hono';
 import { createMiddleware } from 'hono/factory';
-import {
-  ClosedError,
-  LockLostError,
-  LockTimeoutError,
-  UnavailableError,
-  type Hold,
-  type Holdfast,
-} from '../../src/index.js';
+import { LockLostError, statusOf, type Hold, type Holdfast } from '../../src/index.js';
 
 interface Held {
   Variables: { hold: Hold };
@@ -30,12 +23,9 @@ export const underLock = (holdfast: Holdfast, nameOf: (c: Context) => string) =>
         c.res = c.json({ error: 'not known what was done: look before you try again' }, 500);
         return;
       }
-      if (error instanceof LockTimeoutError) {
-        const seconds = Math.max(1, Math.ceil((error.holderTtlMs ?? 0) / 1_000));
-        return c.json({ error: 'busy' }, 409, { 'Retry-After': String(seconds) });
-      }
-      if (error instanceof UnavailableError || error instanceof ClosedError)
-        return c.json({ error: 'try again later' }, 503, { 'Retry-After': '5' });
+      const status = statusOf(error);
+      if (status === 409) return c.json({ error: 'busy' }, 409, { 'Retry-After': '1' });
+      if (status === 503) return c.json({ error: 'try again later' }, 503, { 'Retry-After': '5' });
       throw error;
     }
   });

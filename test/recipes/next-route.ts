@@ -1,5 +1,5 @@
 // A route handler of Next.js that runs under a lock: one client for all invocations of a process, and a lease that ends by itself.
-import { Holdfast, type ErrorCode } from '../../src/index.js';
+import { Holdfast, statusOf } from '../../src/index.js';
 
 // In development, Next.js loads this module again after each change. What globalThis has stays.
 const shared = globalThis as typeof globalThis & { holdfast?: Holdfast };
@@ -25,17 +25,15 @@ export async function POST(
     });
   } catch (error) {
     console.error(error);
-    // By its code: Next.js may bundle a copy of holdfast for each route, with classes of its own.
-    const { code, holderTtlMs = 0 } = error as { code?: ErrorCode; holderTtlMs?: number };
-    if (code === 'LOCK_TIMEOUT')
-      return answer(409, 'busy', Math.max(1, Math.ceil(holderTtlMs / 1_000)));
-    if (code === 'REDIS_UNAVAILABLE') return answer(503, 'try again later', 5);
-    if (code === 'LOCK_LOST') return answer(500, 'not known whether it was shipped');
+    const status = statusOf(error);
+    if (status === 409) return answer(409, 'busy', '1');
+    if (status === 503) return answer(503, 'try again later', '5');
+    if (status === 500) return answer(500, 'not known whether it was shipped');
     throw error;
   }
 }
 
-function answer(status: number, error: string, retryAfterS?: number): Response {
-  const headers = retryAfterS === undefined ? {} : { 'Retry-After': String(retryAfterS) };
+function answer(status: number, error: string, retryAfter?: string): Response {
+  const headers = retryAfter === undefined ? {} : { 'Retry-After': retryAfter };
   return Response.json({ error }, { status, headers });
 }

@@ -48,7 +48,8 @@ export async function playTurns(
     const link = new Link(time, server, random.fork(`link ${index}`));
     const own = random.fork(`client ${index}`);
     const library = libraryOf(link, process, () => own.next());
-    const client = new Holdfast({ redis: { [LIBRARY]: () => library }, clientId: `t${index}` });
+    const redis = { [LIBRARY]: () => library };
+    const client = new Holdfast({ redis, clientId: `t${index}`, wait: Infinity });
     return { process, client, count: 0 };
   });
   const endsAt = time.nowMs + FOR_MS;

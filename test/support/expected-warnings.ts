@@ -11,6 +11,11 @@ export function expectWarnings(pattern: RegExp): void {
   expected.push(pattern);
 }
 
+/** A test of this file gives leases or the like that would be too short for work. */
+export function expectShortTimes(): void {
+  expectWarnings(/ milliseconds, which is very short: /);
+}
+
 /** A test of this file makes servers or connections fail. */
 export function expectOutages(): void {
   if (!expected.includes(OUTAGE)) expected.push(OUTAGE);

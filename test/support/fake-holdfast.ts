@@ -278,6 +278,7 @@ export function fakeHoldfast({
   const holdfast = new Holdfast({
     redis: { [LIBRARY]: library },
     clientId: 'me',
+    wait: Infinity,
     ...more,
   });
   const processWarnings: string[] = [];

@@ -22,7 +22,7 @@ export function memoryRedlockContract(name: 'Redlock' | 'fenced Redlock'): void 
 }
 
 function onServer(redis: MemoryRedis): (options: Partial<HoldfastOptions>) => Holdfast {
-  return (options) => new Holdfast({ redis, ...options });
+  return (options) => new Holdfast({ redis, wait: Infinity, ...options });
 }
 
 function inVirtualTime(): void {

@@ -211,7 +211,7 @@ class WatchedServer implements AsyncDisposable {
 
   /** A client that is connected, with the lease of 30 s: a lost wake-up shows as a stall. */
   async client(url = this.url): Promise<Holdfast> {
-    const client = new Holdfast({ redis: url, commandTimeout: 5_000 });
+    const client = new Holdfast({ redis: url, commandTimeout: 5_000, wait: Infinity });
     await client.getLock('connected').isLocked();
     return client;
   }

@@ -154,7 +154,7 @@ export class RedClient implements AsyncDisposable {
   ) {
     this.proxies = proxies;
     this.members = urls.map(
-      (redis) => new Holdfast({ redis, lockWatchdogTimeout: 3_000, ...options }),
+      (redis) => new Holdfast({ redis, lockWatchdogTimeout: 3_000, wait: Infinity, ...options }),
     );
   }
 

@@ -301,6 +301,7 @@ export class Party {
       redis,
       clientId: name,
       lockWatchdogTimeout: watchdogMs,
+      wait: Infinity,
       commandTimeout: commandTimeoutMs,
     });
     client.on('waiting', ({ lockName, ownerId }) => {

@@ -29,8 +29,14 @@ describe.skipIf(topologiesUnavailable)('on a cluster', () => {
   });
 
   beforeEach(async () => {
-    one = new Holdfast({ redis: cluster, lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
-    two = new Holdfast({ redis: cluster, lockWatchdogTimeout: 1_500, commandTimeout: 5_000 });
+    const options = {
+      redis: cluster,
+      lockWatchdogTimeout: 1_500,
+      commandTimeout: 5_000,
+      wait: Infinity,
+    };
+    one = new Holdfast(options);
+    two = new Holdfast(options);
     await Promise.all([one, two].map((client) => client.getLock(uniqueName()).isLocked()));
   });
 

@@ -73,6 +73,7 @@ describe.skipIf(topologiesUnavailable)('at a cluster of one master, a plain clie
     return new Holdfast({
       redis: url,
       lockWatchdogTimeout: LEASE_MS,
+      wait: Infinity,
       commandTimeout: 5_000,
       ...options,
     });

@@ -143,7 +143,7 @@ describe('all get their turn, one at a time', () => {
 });
 
 function newClient(url: string, lockWatchdogTimeout: number): Holdfast {
-  return new Holdfast({ redis: url, lockWatchdogTimeout, commandTimeout: 10_000 });
+  return new Holdfast({ redis: url, lockWatchdogTimeout, commandTimeout: 10_000, wait: Infinity });
 }
 
 /** One client after the other, again and again. */

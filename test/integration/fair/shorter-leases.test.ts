@@ -11,6 +11,9 @@ import {
 } from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
 import { type Caller, FairLine } from '../../support/fair-line.js';
+import { expectShortTimes } from '../../support/expected-warnings.js';
+
+expectShortTimes();
 
 /** A lease that is not known to be shorter is queried after a third of its time. */
 const LEASE_MS = 60_000;

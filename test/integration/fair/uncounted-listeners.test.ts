@@ -53,7 +53,12 @@ describe.skipIf(topologiesUnavailable)(
     function newClient(redisOptions = {}): Holdfast {
       const redis = new Cluster(servers.nodes, { redisOptions, lazyConnect: true });
       templates.push(redis);
-      return new Holdfast({ redis, keyPrefix: PREFIX, lockWatchdogTimeout: LEASE_MS });
+      return new Holdfast({
+        redis,
+        keyPrefix: PREFIX,
+        lockWatchdogTimeout: LEASE_MS,
+        wait: Infinity,
+      });
     }
 
     /** Whether the only waiter in line said that it listens for its grants. */

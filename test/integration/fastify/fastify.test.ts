@@ -5,7 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import Fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { Redis } from 'ioredis';
 import { afterEach, describe, expect, inject, it } from 'vitest';
-import fastifyHoldfast, { type RouteLock } from '../../../src/adapters/fastify.js';
+import fastifyHoldfast, {
+  type FastifyHoldfastSettings,
+  type RouteLock,
+} from '../../../src/adapters/fastify.js';
 import { type Holdfast, LockLostError, LockTimeoutError, OptionError } from '../../../src/index.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { newClient } from '../../support/clients.js';
@@ -19,7 +22,10 @@ afterEach(async () => {
 });
 
 /** An app whose locks are on the shared server, below a prefix. */
-async function newApp(keyPrefix: string, options?: { wait: number }): Promise<FastifyInstance> {
+async function newApp(
+  keyPrefix: string,
+  options?: FastifyHoldfastSettings,
+): Promise<FastifyInstance> {
   const app = Fastify();
   apps.push(app);
   await app.register(fastifyHoldfast, { redis: inject('redisUrl'), keyPrefix, ...options });
@@ -89,7 +95,7 @@ describe('a route with a lock', () => {
     const answer = await app.inject({ method: 'POST', url: '/report' });
     expect(hold.remaining()).toBeGreaterThan(18_000);
     expect(answer.statusCode).toBe(409);
-    expect(answer.headers['retry-after']).toMatch(/^(19|20)$/);
+    expect(answer.headers['retry-after']).toBe('1'); // and not how long the lease lasts
     expect(answer.json()).toEqual({
       statusCode: 409,
       code: 'LOCK_TIMEOUT',
@@ -100,15 +106,19 @@ describe('a route with a lock', () => {
     expect(calls).toBe(0);
   });
 
-  it('answers with the status that the route gives, and says to try again after a second at least', async () => {
+  it('answers with the status and the time to try again that the route gives, or the plugin', async () => {
     const keyPrefix = `${uniqueName('fastify')}:`;
     const redis = new Redis(inject('redisUrl'));
-    const app = await newApp(keyPrefix, { wait: 0 });
+    const app = await newApp(keyPrefix, { wait: 0, retryAfter: 3_000 });
     const lock: RouteLock = { name: 'report', busyStatus: 429 };
     app.post('/report', { config: { lock } }, () => 'sent');
+    const brief: RouteLock = { ...lock, retryAfter: 1_001 };
+    app.post('/brief', { config: { lock: brief } }, () => 'sent');
     await redis.hset(`${keyPrefix}report`, 'somebody:1', '1'); // for ever
     const answer = await app.inject({ method: 'POST', url: '/report' });
-    expect([answer.statusCode, answer.headers['retry-after']]).toEqual([429, '1']);
+    expect([answer.statusCode, answer.headers['retry-after']]).toEqual([429, '3']);
+    const briefly = await app.inject({ method: 'POST', url: '/brief' });
+    expect(briefly.headers['retry-after']).toBe('2');
     await redis.del(`${keyPrefix}report`);
     expect((await app.inject({ method: 'POST', url: '/report' })).body).toBe('sent');
     await redis.quit();
@@ -513,6 +523,11 @@ describe('mistakes', () => {
     ['half a lease', { name: 'a', lease: 0.5 }, 'config.lock.lease is 0.5: it must be a whole'],
     ['no time', { name: 'a', lockAtLeastFor: -1 }, 'config.lock.lockAtLeastFor is -1: it must be'],
     ['a status', { name: 'a', busyStatus: 200 }, 'config.lock.busyStatus is 200: it must be a'],
+    [
+      'no number',
+      { name: 'a', retryAfter: '1' },
+      "config.lock.retryAfter is '1': it must be a whole",
+    ],
   ])('in a lock are refused at its registration: %s', async (_, lock, message) => {
     const app = Fastify();
     apps.push(app);

@@ -19,7 +19,7 @@ const HOUR_US = 3_600_000_000n;
 describe.skipIf(topologiesUnavailable)('over a failover by Sentinel', () => {
   function connect({ name, sentinels }: SentinelSetup, replicas: number): Holdfast {
     const redis = { name, sentinels };
-    const client = new Holdfast({ redis, replicas, lockWatchdogTimeout: 6_000 });
+    const client = new Holdfast({ redis, replicas, lockWatchdogTimeout: 6_000, wait: Infinity });
     client.on('error', () => undefined); // that the master is gone
     return client;
   }

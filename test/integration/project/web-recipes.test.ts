@@ -57,7 +57,7 @@ describe('the Express recipe', () => {
       const hold = await other.getLock('account:7').acquire({ lease: 60_000 });
       const [status, retryAfter] = await told(await post());
       expect(status).toBe(409);
-      expect(Number(retryAfter)).toBeGreaterThan(30);
+      expect(retryAfter).toBe('1');
       await hold.release();
       redis.down();
       expect(await told(await post())).toEqual([503, '5', { error: 'try again later' }]);
@@ -82,7 +82,7 @@ describe('the Fastify recipe', () => {
     const request = { method: 'POST', url: '/accounts/7/transfers' } as const;
     const hold = await other.getLock('account:7').acquire({ lease: 60_000 });
     const busy = await app.inject(request);
-    expect([busy.statusCode, Number(busy.headers['retry-after']) > 30]).toEqual([409, true]);
+    expect([busy.statusCode, busy.headers['retry-after']]).toEqual([409, '1']);
     await hold.release();
     expect((await app.inject(request)).json()).toEqual({ balance: 7 });
     expect(signals).toEqual([expect.any(AbortSignal)]);
@@ -131,7 +131,7 @@ describe('the Hono recipe', () => {
     await using hold = await other.getLock('account:7').acquire({ lease: 60_000 });
     const [status, retryAfter, body] = await told(await post(appOf(holdfast)));
     expect([status, body]).toEqual([409, { error: 'busy' }]);
-    expect(Number(retryAfter)).toBeGreaterThan(30);
+    expect(retryAfter).toBe('1');
     expect(hold.signal.aborted).toBe(false);
   });
 
@@ -250,7 +250,7 @@ describe('the recipe for a route handler of Next.js', () => {
     await using hold = await other.getLock(`order:${id}`).acquire({ lease: 60_000 });
     const [status, retryAfter, body] = await ship(route, id);
     expect([status, body]).toEqual([409, { error: 'busy' }]);
-    expect(Number(retryAfter)).toBeGreaterThan(30);
+    expect(retryAfter).toBe('1');
     expect(shipments).toEqual([]);
     expect(hold.signal.aborted).toBe(false);
   });

@@ -5,6 +5,9 @@ import { redNodes } from '../../support/red-nodes.js';
 import { startMasters } from '../../support/redis-topologies.js';
 import { settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
+import { expectShortTimes } from '../../support/expected-warnings.js';
+
+expectShortTimes();
 
 const nodes = redNodes(() => startMasters(3));
 

@@ -9,6 +9,9 @@ import {
 } from '../../support/clients.js';
 import { eventually, settledWithin } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
+import { expectShortTimes } from '../../support/expected-warnings.js';
+
+expectShortTimes();
 
 const redis = sharedConnection();
 const proxy = proxyPerTest();

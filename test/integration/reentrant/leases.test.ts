@@ -10,6 +10,9 @@ import {
 } from '../../support/clients.js';
 import { commandOf } from '../../support/lock-commands.js';
 import { uniqueName } from '../../support/unique-name.js';
+import { expectShortTimes } from '../../support/expected-warnings.js';
+
+expectShortTimes();
 
 const redis = sharedConnection();
 let name: string;

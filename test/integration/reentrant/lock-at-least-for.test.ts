@@ -11,6 +11,9 @@ import {
 } from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
 import { uniqueName } from '../../support/unique-name.js';
+import { expectShortTimes } from '../../support/expected-warnings.js';
+
+expectShortTimes();
 
 /** Within a test, nothing that ends with a lease or a poll of this length has happened. */
 const WATCHDOG_MS = 900_000;

@@ -33,7 +33,12 @@ afterAll(async () => {
 beforeEach(() => {
   const { host, port } = server;
   const redis = { host, port, username: 'app', password: 'secret' };
-  client = new Holdfast({ redis, lockWatchdogTimeout: LEASE_MS, commandTimeout: 5_000 });
+  client = new Holdfast({
+    redis,
+    lockWatchdogTimeout: LEASE_MS,
+    commandTimeout: 5_000,
+    wait: Infinity,
+  });
   leases = new KeptLeases(client);
   errors = eventsOf(client, 'error');
 });

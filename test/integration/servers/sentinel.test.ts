@@ -16,7 +16,7 @@ import { uniqueName } from '../../support/unique-name.js';
 
 describe.skipIf(topologiesUnavailable)('a client of Sentinel', () => {
   function connect({ name, sentinels }: SentinelSetup, lockWatchdogTimeout = 12_000): Holdfast {
-    return new Holdfast({ redis: { name, sentinels }, lockWatchdogTimeout });
+    return new Holdfast({ redis: { name, sentinels }, lockWatchdogTimeout, wait: Infinity });
   }
 
   it('keeps a replicated lock over a failover, wakes its waiters, and continues to lock', async () => {

@@ -13,7 +13,11 @@ it.skipIf(topologiesUnavailable)(
     await using setup = await startSentinel();
     const { name, sentinels } = setup;
     const printed = vi.spyOn(console, 'error');
-    await using client = new Holdfast({ redis: { name, sentinels }, lockWatchdogTimeout: 3_000 });
+    await using client = new Holdfast({
+      redis: { name, sentinels },
+      lockWatchdogTimeout: 3_000,
+      wait: Infinity,
+    });
     const lost = eventsOf(client, 'lost');
     const errors = eventsOf(client, 'error');
     const hold = await client.getLock(uniqueName()).acquire();

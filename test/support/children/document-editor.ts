@@ -12,6 +12,7 @@ const url = process.env['HOLDFAST_TEST_REDIS_URL'] ?? '';
 const holdfast = new Holdfast({
   redis: url,
   lockWatchdogTimeout: Number(process.env['HOLDFAST_TEST_LEASE']),
+  wait: Infinity,
 });
 const redis = new Redis(url);
 

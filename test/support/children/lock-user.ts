@@ -16,6 +16,7 @@ const holdfast = new Holdfast({
   redis: nodes
     ? new Cluster(JSON.parse(nodes) as ClusterNode[], { lazyConnect: true })
     : (process.env['HOLDFAST_TEST_REDIS_URL'] ?? ''),
+  wait: Infinity,
   ...(JSON.parse(process.env['HOLDFAST_TEST_OPTIONS'] ?? '{}') as Partial<HoldfastOptions>),
 });
 const holds = new Map<string, Hold>();

@@ -19,6 +19,7 @@ const clients = urls.map((redis) => {
   return new Holdfast({
     redis,
     commandTimeout: 20_000, // for a busy machine
+    wait: Infinity,
     ...(JSON.parse(process.env['HOLDFAST_TEST_OPTIONS'] ?? '{}') as Partial<HoldfastOptions>),
   });
 });

@@ -10,6 +10,7 @@ import { eventually } from '../time.js';
 const holdfast = new Holdfast({
   redis: process.env['HOLDFAST_TEST_REDIS_URL'] ?? '',
   commandTimeout: 10_000, // for a busy machine
+  wait: Infinity,
   ...(JSON.parse(process.env['HOLDFAST_TEST_OPTIONS'] ?? '{}') as Partial<HoldfastOptions>),
 });
 

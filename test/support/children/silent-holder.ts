@@ -8,6 +8,7 @@ import { onMessage, stopListening, tell } from '../child-messages.js';
 
 const holdfast = new Holdfast({
   redis: process.env['HOLDFAST_TEST_REDIS_URL'] ?? '',
+  wait: Infinity,
   ...(JSON.parse(process.env['HOLDFAST_TEST_OPTIONS'] ?? '{}') as Partial<HoldfastOptions>),
 });
 onMessage(async () => {

@@ -59,7 +59,7 @@ it.each<[string, (lock: Lock) => Promise<unknown>]>([
   ['withLock()', (lock) => lock.withLock(() => 'done')],
 ])('%s waits for Redis, and throws UnavailableError when its wait is over', async (_, call) => {
   const limited = await newClient({ wait: 5_000 });
-  const endless = await newClient();
+  const endless = await newClient({ wait: Infinity });
   redis.down();
   const [first, second] = [watch(call(limited.getLock('a'))), watch(call(endless.getLock('b')))];
   await redis.advance(4_900);

@@ -7,7 +7,8 @@ const HOLDER = 'host-1-abc:7';
 const LOCK = { name: 'a' };
 
 function said(lock: Parameters<typeof heldElsewhere>[0], holderTtlMs: number): string {
-  return heldElsewhere(lock, 50, { holder: HOLDER, holderTtlMs }).message;
+  return heldElsewhere(lock, { waitMs: 50, waitIs: 'given' }, { holder: HOLDER, holderTtlMs })
+    .message;
 }
 
 it('the error names the holder of a lock, and what remains of its lease', () => {

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { retry, Undecided } from '../../../src/core/retry.js';
 import { quorumError } from '../../../src/locks/redlock/election.js';
-import { LostError } from '../../../src/redis/failure.js';
+import { LostError, UnwantedError } from '../../../src/redis/failure.js';
 import { WaitLimit } from '../../../src/runtime/wait-limit.js';
 import { alwaysReady } from '../../support/fake-holdfast.js';
 
@@ -117,6 +117,21 @@ it.each([
   await told;
   waitLimit.dispose();
   expect(vi.getTimerCount()).toBe(0);
+});
+
+it('a command that was dropped unsent when the time was over is not reported as a failure of Redis', async () => {
+  send.mockRejectedValue(new UnwantedError());
+  const over = expect(ask(50)).rejects.toMatchObject({ ending: 'timeout', lastError: undefined });
+  await vi.advanceTimersByTimeAsync(51);
+  await over;
+  expect(send.mock.calls.length).toBeLessThan(5); // with pauses, and so without a busy loop
+
+  send.mockReset();
+  send.mockRejectedValueOnce(new LostError()).mockRejectedValue(new UnwantedError());
+  const told = { ending: 'timeout', lastError: new LostError() };
+  const lost = expect(ask(50)).rejects.toMatchObject(told);
+  await vi.advanceTimersByTimeAsync(51);
+  await lost;
 });
 
 it('the retries end with the wait, even during a pause or a command, and report the last failure', async () => {

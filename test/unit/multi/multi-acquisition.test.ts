@@ -22,7 +22,7 @@ class FakeHold {
   readonly remaining = (): number => this.leftMs;
   readonly becomeMember = vi.fn();
   readonly releaseQuietly = vi.fn(() => Promise.resolve());
-  readonly extend = vi.fn(() => Promise.resolve());
+  readonly extendBy = vi.fn(() => Promise.resolve());
 }
 
 /** A member whose tries take a round trip, and are answered by `answer`, which throws or returns the hold. */
@@ -72,8 +72,9 @@ async function begin(waitMs: number, leaseMs?: number, signal?: AbortSignal): Pr
   const origin = { origin: 'lock', scope: undefined } as const;
   const request = { lockName: 'multi(one, two)', id: 'multi', ...origin, atLeastMs: 0 };
   const members = [one, two] as unknown as SingleLock[];
-  const wanted = { ...request, members, suspects: [], label: undefined, waitMs, leaseMs, signal };
-  return await new MultiAcquisition(session, wanted).hold();
+  const wanted = { ...request, members, suspects: [], label: undefined, leaseMs, signal };
+  const wait = { waitMs, waitIs: 'given' } as const;
+  return await new MultiAcquisition(session, { ...wanted, ...wait }).hold();
 }
 
 const isHeld = (): never => {
@@ -115,7 +116,7 @@ it('a refused extension of a member after a wait ends the acquisition', async ()
   let tries = 0;
   two.answer = (hold) => {
     if (++tries === 1) return isHeld();
-    hold.extend.mockRejectedValue(new UnavailableError('NOPERM', { lockName: 'two' }));
+    hold.extendBy.mockRejectedValue(new UnavailableError('NOPERM', { lockName: 'two' }));
     return hold;
   };
   await expect(begin(Infinity, 1_000)).rejects.toThrow('NOPERM');
@@ -131,7 +132,7 @@ it.each(['abort', 'close'] as const)(
     const extending = new Promise<void>((resolve) => (isExtending = resolve));
     two.answer = (hold) => {
       if (two.requests.length === 1) return isHeld();
-      hold.extend.mockImplementation(() => {
+      hold.extendBy.mockImplementation(() => {
         isExtending();
         return new Promise(() => undefined);
       });
@@ -155,7 +156,7 @@ it('a member that is lost at its extension after a wait is tried again', async (
   two.answer = (hold) => {
     if (++tries === 1) return isHeld();
     if (tries > 2) return hold;
-    hold.extend.mockImplementation(() => {
+    hold.extendBy.mockImplementation(() => {
       hold.leftMs = 0;
       return Promise.reject(new LockLostError('lost', { lockName: 'two', lossReason: 'deleted' }));
     });

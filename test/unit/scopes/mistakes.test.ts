@@ -88,43 +88,6 @@ describe('two overlapping calls of one run', () => {
   });
 });
 
-describe('a lease of a few milliseconds', () => {
-  const calls: Record<string, (lock: Lock) => Promise<unknown>> = {
-    'lock(30)': (lock) => lock.lock(30),
-    'tryLock(0, 99)': (lock) => lock.tryLock(0, 99),
-    'lock({ lease: 30 })': (lock) => lock.lock({ lease: 30 }),
-  };
-  it.each(Object.entries(calls))('by %s triggers a warning, once per name', async (_, call) => {
-    const { getLock, told, processWarnings } = fakeHoldfast();
-    for (let round = 0; round < 2; round++) {
-      await call(getLock('a'));
-      await vi.advanceTimersByTimeAsync(200);
-    }
-    expect(told('warning')).toMatchObject([{ lockName: 'a' }]);
-    expect(told('warning')[0]?.message).toMatch(/"a".*lease.*milliseconds/);
-    expect(processWarnings).toHaveLength(1);
-  });
-
-  it('of a MultiLock triggers a warning as well', async () => {
-    const given = fakeHoldfast();
-    await multiLock(given).tryLock(0, 30);
-    expect(given.told('warning')).toMatchObject([{ lockName: 'multi(x, y)' }]);
-    await vi.advanceTimersByTimeAsync(200);
-  });
-
-  it('triggers none from 100 ms on, in a call that returns a hold, or when the call is refused', async () => {
-    const { getLock, told } = fakeHoldfast();
-    await getLock('a').lock(100);
-    await getLock('b').acquire({ lease: 30 });
-    await getLock('c').withLock({ lease: 30 }, () => undefined);
-    await getLock('d').lock(-1);
-    await getLock('d').unlock();
-    await expect(getLock('e').lock(0)).rejects.toMatchObject({ code: 'INVALID_OPTION' });
-    expect(told('warning')).toEqual([]);
-    await vi.advanceTimersByTimeAsync(200);
-  });
-});
-
 it('the process gets one warning for each kind of mistake with a name', async () => {
   const { getLock, run, processWarnings } = fakeHoldfast();
   for (let round = 0; round < 2; round++) {

@@ -1,9 +1,11 @@
 // A seed determines everything that happens in a round of the simulator.
 import { expect, it, vi } from 'vitest';
 import { KINDS, type Kind } from '../../chaos/plan.js';
+import { expectShortTimes } from '../../support/expected-warnings.js';
 import { playRound, type RoundResult } from '../../simulate/round.js';
 
 vi.setConfig({ testTimeout: 60_000 });
+expectShortTimes(); // leases are short, so that many pass in a round
 
 /** A short round: its trace, and what it found. */
 async function play(kind: Kind, seed: number): Promise<RoundResult & { trace: string[] }> {

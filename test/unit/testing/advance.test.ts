@@ -186,7 +186,7 @@ describe('fake timers move leases, the watchdog and the server at once', () => {
     await using b = new Holdfast({ redis });
     const hold = await a.getLock('report').acquire();
     const fixed = await a.getLock('page').acquire({ lease: 60_000 });
-    const waiting = b.getLock('page').acquire();
+    const waiting = b.getLock('page').acquire({ wait: 70_000 });
     await vi.advanceTimersByTimeAsync(59_000);
     expect(fixed.signal.aborted).toBe(false);
     const [holder] = redis.holders('page');
