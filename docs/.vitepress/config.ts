@@ -1,6 +1,7 @@
 // The docs site, built by `npm run docs` into dist/ beside this file. Nothing of it is fetched from anywhere: fonts, icons and the search index are its own.
 import { cpSync, mkdirSync } from 'node:fs';
 import { dirname, posix } from 'node:path';
+import { renderMermaidSVG } from 'beautiful-mermaid';
 import { defineConfig, type MarkdownOptions } from 'vitepress';
 import { COPIES, NAV, ROOT, SIDEBAR } from './menu.js';
 
@@ -17,7 +18,12 @@ export default defineConfig({
   cleanUrls: false, // so that any server of plain files will do
   appearance: 'force-auto', // as the charts, which follow the reader's system, too
   metaChunk: true,
-  markdown: { config: resolveFromRepository },
+  markdown: {
+    config: (md) => {
+      resolveFromRepository(md);
+      drawDiagrams(md);
+    },
+  },
   vite: { build: { chunkSizeWarningLimit: 2_000 } }, // the index of the search
   themeConfig: { nav: NAV, sidebar: SIDEBAR, outline: 'deep', search: { provider: 'local' } },
 });
@@ -62,4 +68,19 @@ function resolveFromRepository(md: MarkdownIt): void {
       });
     }
   });
+}
+
+/** A mermaid block, which GitHub draws, is a picture in the site, too: light or dark as the reader's system, and with no font from elsewhere. */
+function drawDiagrams({ renderer: { rules } }: MarkdownIt): void {
+  const { fence } = rules;
+  rules.fence = (tokens, index, ...rest) => {
+    const { info = '', content = '' } = tokens[index] ?? {};
+    if (info !== 'mermaid') return fence?.(tokens, index, ...rest) ?? '';
+    const [bg, fg] = ['light-dark(#fff, #1b1b1f)', 'light-dark(#222, #ddd)'];
+    const svg = renderMermaidSVG(content, { bg, fg, muted: fg, transparent: true })
+      .replace(/@import .*/, '')
+      .replace('style="', 'style="color-scheme:light dark;');
+    const picture = `<img src="data:image/svg+xml,${encodeURIComponent(svg)}" alt="The diagram that the text around it describes" style="max-width:none">`;
+    return `<div style="overflow-x:auto">${picture}</div>`;
+  };
 }

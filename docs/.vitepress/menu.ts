@@ -105,7 +105,7 @@ const explanation: DefaultTheme.SidebarItem[] = [
 
 export const NAV: DefaultTheme.NavItem[] = [
   tutorial,
-  { text: 'How-to', link: '/how-to/web-service.md', activeMatch: '^/how-to/' },
+  { text: 'How-to', link: '/how-to/index.md', activeMatch: '^/how-to/' },
   { text: 'Reference', link: '/reference/locks.md', activeMatch: '^/reference/' },
   { text: 'How it works', link: '/explanation/ownership.md', activeMatch: '^/explanation/' },
 ];

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import GithubSlugger from 'github-slugger';
 import ts from 'typescript';
 import { createMarkdownRenderer } from 'vitepress';
+import site from '../../docs/.vitepress/config.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -39,7 +40,10 @@ export interface Page {
 }
 
 // No colours of code are needed, and setting them up takes seconds.
-const markdown = await createMarkdownRenderer(`${root}docs`, { highlight: (code) => code });
+const markdown = await createMarkdownRenderer(`${root}docs`, {
+  ...site.markdown,
+  highlight: (code) => code,
+});
 
 /** All pages of the repository that somebody wrote. */
 export function writtenPages(): Page[] {
@@ -51,6 +55,11 @@ export function writtenPages(): Page[] {
   return [...readdirSync(root), ...inFolders]
     .filter((path) => path.endsWith('.md') && path !== WRONG_PAGE && !GENERATED.test(path))
     .map((path) => pageOf(path, readFileSync(root + path, 'utf8')));
+}
+
+/** A page as the site shows it. */
+export function htmlOf({ text }: Page): string {
+  return markdown.render(text);
 }
 
 export function pageOf(path: string, text: string): Page {

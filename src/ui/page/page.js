@@ -1,6 +1,5 @@
 // The live page: shows what the server-sent events tell. Names are anybody's text, so they are only ever set as text.
 
-const ROW_HEIGHT = 32;
 const byId = (id) => document.getElementById(id);
 
 /** Name -> lock, as the server last told. */
@@ -12,8 +11,8 @@ let mayForce = false;
 let isCut = false;
 /** What is to be added to this machine's clock to have the server's, in milliseconds. */
 let aheadMs = 0;
-/** The longest lease seen of each owner: what a full bar means. */
-const leases = new Map();
+/** An age is marked from here on. */
+const LONG_MS = 300_000;
 
 const nowMs = () => Date.now() + aheadMs;
 
@@ -34,9 +33,11 @@ function connect() {
   on('all', (all) => {
     aheadMs = all.nowMs - Date.now();
     isCut = all.isCut;
-    locks.clear();
-    for (const row of all.rows) locks.set(row.name, row);
-    points = all.points;
+    const names = new Set(all.rows.map(({ name }) => name));
+    for (const name of locks.keys()) if (!names.has(name)) locks.delete(name);
+    for (const row of all.rows) learn(row);
+    points = withPast(all.points, [...locks.values()]);
+    if (ownPoints.length === 0) beginView();
     changes = all.changes;
     trouble();
     draw();
@@ -44,9 +45,10 @@ function connect() {
   on('look', (look) => {
     aheadMs = look.nowMs - Date.now();
     isCut = look.isCut;
-    for (const row of look.changed) locks.set(row.name, row);
+    for (const row of look.changed) learn(row);
     for (const name of look.gone) locks.delete(name);
     points = thinned([...points, look.point]);
+    if (!isOfAll()) ownPoints = thinned([...ownPoints, pointAt(nowMs(), inView(view()))]);
     changes = [...changes, ...look.changes].slice(-MOST_CHANGES);
     trouble();
     draw();
@@ -57,6 +59,39 @@ function connect() {
     // The browser connects again by itself, but not after an answer such as a proxy's 502.
     if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
   });
+}
+
+/** Takes a lock as the server tells it. The server does not know which leases are renewed: that is seen, look by look. */
+function learn(row) {
+  const known = new Map(locks.get(row.name)?.holders.map((holder) => [holder.ownerId, holder]));
+  for (const holder of row.holders) {
+    const before = known.get(holder.ownerId);
+    holder.longestMs = Math.max(before?.longestMs ?? 0, holder.endsAtMs - nowMs());
+    const isRenewed = before && holder.endsAtMs > before.endsAtMs + 500;
+    holder.renewedAtMs = isRenewed ? nowMs() : before?.renewedAtMs;
+  }
+  locks.set(row.name, row);
+}
+
+/** Of these locks, what the charts show. Of the past, only those are known that were there by then and still are. */
+function pointAt(atMs, rows, isPast = false) {
+  const isThere = ({ sinceMs }) => !isPast || sinceMs <= atMs;
+  const point = { atMs, held: 0, waiting: 0, longestWaitMs: 0 };
+  for (const { holders, waiters, waitingClients } of rows) {
+    const line = waiters.filter(isThere);
+    point.held += holders.filter(isThere).length;
+    point.waiting += line.length || (isPast ? 0 : waitingClients);
+    for (const { sinceMs = atMs } of line)
+      point.longestWaitMs = Math.max(point.longestWaitMs, atMs - sinceMs);
+  }
+  return point;
+}
+
+/** The minute before the first point, as far as it is known. */
+function withPast(known, rows) {
+  const times = [60, 50, 40, 30, 20, 10, 1].map((seconds) => nowMs() - seconds * 1000);
+  const past = times.filter((atMs) => !known[0] || atMs < known[0].atMs);
+  return [...past.map((atMs) => pointAt(atMs, rows, true)), ...known];
 }
 
 /** Too many points become half as many, each the larger of two, as on the server. */
@@ -104,25 +139,58 @@ function inWords(ms) {
   return hours < 48 ? `${hours} h` : `${Math.floor(hours / 24)} d`;
 }
 
-const ago = ({ sinceMs }) => (sinceMs === undefined ? '?' : inWords(nowMs() - sinceMs));
+const age = ({ sinceMs }) => (sinceMs === undefined ? '?' : inWords(nowMs() - sinceMs));
+const isLong = (holder) => !holder.isKept && nowMs() - holder.sinceMs >= LONG_MS;
 const left = ({ endsAtMs }) =>
   endsAtMs === undefined ? 'without expiry' : inWords(endsAtMs - nowMs());
+const stateOf = ({ isKept }) => (isKept ? 'kept' : 'held');
+const listed = (items) => items.filter(Boolean).join(', ');
 /** Who stands in line, or else listens. (A client goes on listening for a moment after its last wait.) */
 const waitingOf = ({ waiters, waitingClients }) => waiters.length || waitingClients;
 
 function waitText(lock) {
+  if (lock.client && lock.waiters.length > 0) return `waits ${age(lock.waiters[0])}`;
   if (lock.waiters.length > 0) return `${lock.waiters.length} in line`;
   if (lock.waitingClients === 0) return '';
   return lock.waitingClients === 1 ? '1 client' : `${lock.waitingClients} clients`;
 }
 
-function leasePart({ ownerId, endsAtMs }) {
-  if (endsAtMs === undefined) return 100;
-  const leftMs = Math.max(endsAtMs - nowMs(), 0);
-  const longestMs = Math.max(leases.get(ownerId) ?? 0, leftMs);
-  leases.set(ownerId, longestMs);
-  if (leases.size > 20000) leases.clear();
-  return longestMs === 0 ? 0 : Math.round((leftMs / longestMs) * 100);
+/** How much is left of a lease, of the longest that was seen of it: 0 to 1. */
+const partLeft = ({ endsAtMs, longestMs }) =>
+  endsAtMs === undefined || !longestMs ? 1 : Math.max(endsAtMs - nowMs(), 0) / longestMs;
+
+/** A watchdog renews a lease when a third of it is over. Until then, and of a lease that was just taken, nothing is known. */
+const isWatched = (holder) => holder.renewedAtMs !== undefined && partLeft(holder) >= 0.5;
+const isRunningOut = (holder) => partLeft(holder) < 0.5;
+
+// What is looked at: all locks, one of them, or a client. No encoded name has an equals sign.
+
+function view() {
+  const [, of, text] = /^#(client=)?(.*)$/s.exec(location.hash) ?? [];
+  try {
+    return { name: '', client: '', [of ? 'client' : 'name']: decodeURIComponent(text ?? '') };
+  } catch {
+    return { name: '', client: '' }; // a hash that is no name
+  }
+}
+
+const isOfAll = () => view().name + view().client === '';
+const hrefOf = (client) => `#client=${encodeURIComponent(client)}`;
+
+/** The locks of a view; of a client's locks, only its part. */
+function inView({ name, client }) {
+  if (name !== '') return [lockNamed(name)].filter(Boolean);
+  if (client === '') return [...locks.values()];
+  const isOwn = ({ clientId }) => clientId === client;
+  return [...locks.values()]
+    .map((lock) => ({
+      ...lock,
+      client,
+      holders: lock.holders.filter(isOwn),
+      waiters: lock.waiters.filter(isOwn),
+      waitingClients: 0,
+    }))
+    .filter(({ holders, waiters }) => holders.length + waiters.length > 0);
 }
 
 // All locks: only the rows that can be seen are in the document, so that thousands are no burden.
@@ -138,30 +206,41 @@ const ORDERS = {
 
 let visible = [];
 
-function filtered() {
+function filtered(rows) {
   const text = byId('filter').value.toLowerCase();
   const isContended = byId('contended').checked;
   const has = (part) => part.toLowerCase().includes(text);
-  return [...locks.values()]
+  const hasOwner = ({ ownerId }) => has(ownerId);
+  return rows
     .filter((lock) => !isContended || waitingOf(lock) > 0)
     .filter(
-      (lock) => text === '' || has(lock.name) || lock.holders.some(({ ownerId }) => has(ownerId)),
+      ({ name, holders, waiters }) =>
+        text === '' || has(name) || holders.some(hasOwner) || waiters.some(hasOwner),
     )
     .sort(ORDERS[byId('sort').value]);
 }
 
+const isNarrow = window.matchMedia('(max-width: 700px)');
+const rowHeight = () => (isNarrow.matches ? 73 : 33);
+
 function drawAll() {
-  visible = filtered();
-  byId('space').style.height = `${visible.length * ROW_HEIGHT}px`;
-  setText(byId('shown'), `${visible.length} of ${locks.size}${isCut ? ' or more' : ''}`);
+  const rows = inView(view());
+  visible = filtered(rows);
+  byId('space').style.height = `${visible.length * rowHeight()}px`;
+  setText(byId('shown'), `${visible.length} of ${rows.length}${isCut ? ' or more' : ''}`);
+  byId('none').hidden = visible.length > 0;
+  setText(
+    byId('none'),
+    rows.length > 0 ? 'No lock is like that.' : 'Nobody holds or awaits a lock.',
+  );
   drawRows();
-  drawCharts();
 }
 
 function drawRows() {
   const rows = byId('rows');
-  const first = Math.max(Math.floor(rows.scrollTop / ROW_HEIGHT) - 5, 0);
-  const count = Math.ceil(rows.clientHeight / ROW_HEIGHT) + 10;
+  const height = rowHeight();
+  const first = Math.max(Math.floor(rows.scrollTop / height) - 5, 0);
+  const count = Math.ceil(rows.clientHeight / height) + 10;
   const wanted = visible.slice(first, first + count);
   const known = new Map([...rows.querySelectorAll('a.row')].map((row) => [row.dataset.name, row]));
   const { name: focused, index: focusedIndex } = document.activeElement?.dataset ?? {};
@@ -169,7 +248,7 @@ function drawRows() {
   for (const [index, lock] of wanted.entries()) {
     const row = known.get(lock.name) ?? newRow(lock.name);
     fillRow(row, lock);
-    row.style.top = `${(first + index) * ROW_HEIGHT}px`;
+    row.style.top = `${(first + index) * height}px`;
     row.dataset.index = String(first + index);
     // In the order of the list, for the tab key; a row that stands right already keeps its focus.
     const at = rows.children[index + 1];
@@ -186,25 +265,34 @@ function newRow(name) {
   const row = element('a', undefined, 'row');
   row.dataset.name = name;
   row.href = `#${encodeURIComponent(name)}`;
-  for (let i = 0; i < 6; i++) row.append(element('span'));
-  row.children[4].className = 'lease';
-  row.children[5].className = 'waits';
+  // The end of a long name tells it from others, so the middle is what is cut.
+  const letters = [...name];
+  const parts = element('span', undefined, 'name');
+  parts.append(element('span', letters.slice(0, -10).join('')), letters.slice(-10).join(''));
+  row.append(parts);
+  for (const part of ['kind', 'holder', 'age', 'lease', 'waits'])
+    row.append(element('span', undefined, part));
   return row;
 }
 
 function fillRow(row, lock) {
-  const [holder, ...others] = lock.holders;
-  const more = others.length > 0 ? ` +${others.length}` : '';
+  // A client that waits sees whom it waits for.
+  const holders = lock.holders.length > 0 ? lock.holders : (locks.get(lock.name)?.holders ?? []);
+  const [holder] = holders;
+  const more = holders.length > 1 ? ` +${holders.length - 1}` : '';
   const cells = [
-    lock.name,
     lock.kind,
-    holder ? holder.ownerId + (holder.isKept ? ' (kept)' : more) : 'nobody',
-    holder ? `${ago(holder)} ago` : '',
-    holder ? left(holder) : '',
+    holder ? holder.clientId + more : 'nobody',
+    holder ? `${stateOf(holder)} ${age(holder)}` : '',
+    holder ? left(holder) + (isWatched(holder) ? ' ↻' : '') : '',
     waitText(lock),
   ];
-  for (const [index, text] of cells.entries()) setText(row.children[index], text);
-  row.children[4].style.setProperty('--part', `${holder ? leasePart(holder) : 0}%`);
+  for (const [index, text] of cells.entries()) setText(row.children[index + 1], text);
+  const [, , , since, lease] = row.children;
+  row.title = listed([lock.name, holder?.ownerId]);
+  since.classList.toggle('long', holder !== undefined && isLong(holder));
+  lease.classList.toggle('ends', holder !== undefined && isRunningOut(holder));
+  lease.style.setProperty('--part', `${holder ? Math.round(partLeft(holder) * 100) : 0}%`);
 }
 
 byId('rows').addEventListener('scroll', drawRows);
@@ -216,10 +304,9 @@ byId('rows').addEventListener('keydown', (event) => {
   const next = visible[index + step];
   if (!next) return;
   const rows = byId('rows');
-  const top = (index + step) * ROW_HEIGHT;
-  if (top < rows.scrollTop) rows.scrollTop = top;
-  if (top + ROW_HEIGHT > rows.scrollTop + rows.clientHeight)
-    rows.scrollTop = top + ROW_HEIGHT - rows.clientHeight;
+  const bottom = (index + step + 1) * rowHeight();
+  rows.scrollTop = Math.min(rows.scrollTop, bottom - rowHeight());
+  rows.scrollTop = Math.max(rows.scrollTop, bottom - rows.clientHeight);
   drawRows();
   rowOf(next.name)?.focus();
 });
@@ -232,11 +319,21 @@ for (const id of ['filter', 'contended', 'sort']) byId(id).addEventListener('inp
 // Charts.
 
 let charts;
+/** Those of one lock or of a client, since it is looked at. */
+let ownPoints = [];
+
+function beginView() {
+  const rows = isOfAll() ? [] : inView(view());
+  ownPoints = withPast([pointAt(nowMs(), rows)], rows);
+}
 
 function drawCharts() {
-  const times = points.map(({ atMs }) => atMs / 1000);
-  const counts = [times, points.map(({ held }) => held), points.map(({ waiting }) => waiting)];
-  const waits = [times, points.map(({ longestWaitMs }) => longestWaitMs / 1000)];
+  const { name, client } = view();
+  setText(byId('charts-of'), name || client || 'all locks');
+  const shown = isOfAll() ? points : ownPoints;
+  const times = shown.map(({ atMs }) => atMs / 1000);
+  const counts = [times, shown.map(({ held }) => held), shown.map(({ waiting }) => waiting)];
+  const waits = [times, shown.map(({ longestWaitMs }) => Math.round(longestWaitMs / 1000))];
   charts ??= [
     chart('chart-counts', [line('held', '#3b82f6'), line('waiting', '#f59e0b')]),
     chart('chart-waits', [line('longest wait', '#f59e0b')]),
@@ -254,12 +351,24 @@ function chart(id, series) {
     width: 1,
   };
   const axis = { stroke: colour, grid, ticks: grid };
+  const clock = (seconds) => new Date((seconds - aheadMs / 1000) * 1000).toLocaleTimeString();
+  const times = { space: 90, incrs: [1, 5, 10, 15, 30, 60, 300, 900, 3600, 14400, 86400] };
+  const counts = [1, 10, 100, 1e3, 1e4, 1e5, 1e6].flatMap((one) => [one, 2 * one, 5 * one]);
+  // The latest, while nobody points at another.
+  const value = (plot, at, index) => at ?? plot.data[index].at(-1) ?? '';
   const fromZero = (_, _least, most) => [0, Math.max(most ?? 1, 1) * 1.1];
   const options = {
     width: byId(id).clientWidth || 500,
     height: 150,
-    series: [{}, ...series],
-    axes: [axis, { ...axis, size: 44 }],
+    padding: [8, 36, 0, 0],
+    series: [
+      { label: 'at', value: (...at) => clock(value(...at)) },
+      ...series.map((each) => ({ ...each, value })),
+    ],
+    axes: [
+      { ...axis, ...times, size: 30, values: (_, at) => at.map(clock) },
+      { ...axis, size: 52, incrs: counts },
+    ],
     scales: { y: { range: fromZero } },
     cursor: { y: false },
   };
@@ -269,17 +378,10 @@ function chart(id, series) {
 window.addEventListener('resize', () => {
   for (const [index, id] of ['chart-counts', 'chart-waits'].entries())
     charts?.[index].setSize({ width: byId(id).clientWidth, height: 150 });
+  draw();
 });
 
 // One lock.
-
-const chosen = () => {
-  try {
-    return decodeURIComponent(location.hash.slice(1));
-  } catch {
-    return ''; // a hash that is no name
-  }
-};
 
 /** A lock that is not in the list, since that is cut: what the server says of it, when it was last asked. */
 let asked = { name: '', lock: null };
@@ -314,14 +416,19 @@ function isMarked(part) {
 function drawOne(name) {
   if (isMarked(byId('one'))) return;
   const lock = lockNamed(name);
-  const heading = byId('one-name');
-  setText(heading, lock ? `${name} (${lock.kind})` : name);
-  const body = element('div');
-  if (!lock) body.append(element('p', 'Nobody holds this lock.'));
-  else describe(lock, body);
-  byId('one-body').replaceChildren(body);
+  const { holders = [], waiters = [], permits } = lock ?? {};
+  const facts = listed([
+    permits && `${permits.available} of ${permits.capacity} permits free`,
+    lock?.token && `last fencing token ${lock.token}`,
+    lock?.isCut && 'there are more than are listed',
+  ]);
+  setText(byId('facts'), facts);
+  fillOwners(byId('holders'), holders, lock ? 'nobody' : 'Nobody holds this lock.', aboutHolder);
+  const others =
+    lock?.waitingClients > 0 ? `${waitText(lock)} listening for its release` : 'nobody';
+  fillOwners(byId('waiters'), waiters, others, aboutWaiter);
   byId('force').hidden = !mayForce;
-  byId('force-button').disabled = !lock || lock.holders.length === 0;
+  byId('force-button').disabled = holders.length === 0;
   const items = changes
     .filter((change) => change.name === name)
     .slice(-100)
@@ -333,51 +440,58 @@ function drawOne(name) {
   byId('history').replaceChildren(...(items.length > 0 ? items : [element('li', 'no change yet')]));
 }
 
-function describe(lock, body) {
-  const list = element('dl');
-  const add = (term, text) => list.append(element('dt', term), element('dd', text));
-  if (lock.permits) add('permits', `${lock.permits.available} of ${lock.permits.capacity} free`);
-  for (const holder of lock.holders) {
-    add(`${holder.isKept ? 'kept' : 'held'} by${what(holder)}`, holder.ownerId);
-    if (holder.isKept)
-      add(
-        'in use',
-        'perhaps not: its client keeps it for its next caller, until another client wants it',
-      );
-    add('client', holder.clientId);
-    const isKnown = holder.sinceMs !== undefined;
-    add('call began', isKnown ? `${ago(holder)} ago` : '? (not an owner of this holdfast)');
-    add('lease left', left(holder));
-    if (holder.holdCount > 1) add('times', String(holder.holdCount));
+/** Changes what is there, since a link that is made anew loses its focus. */
+function fillOwners(list, owners, nobody, about) {
+  while (list.children.length > owners.length) list.lastElementChild.remove();
+  setText(list.nextElementSibling, owners.length > 0 ? '' : nobody);
+  for (const [index, owner] of owners.entries()) {
+    const item = list.children[index] ?? list.appendChild(element('li'));
+    if (!item.firstChild) item.append(element('a'), element('span'), element('span'));
+    const [link, since, rest] = item.children;
+    link.href = hrefOf(owner.clientId);
+    link.title = `all that ${owner.clientId} holds and waits for`;
+    setText(link, owner.ownerId);
+    const [first, ...others] = about(owner).filter(Boolean);
+    setText(since, others.length > 0 ? `${first}, ` : first);
+    setText(rest, listed(others));
+    since.classList.toggle('long', list.id === 'holders' && isLong(owner));
   }
-  if (lock.holders.length === 0) add('held by', 'nobody');
-  if (lock.token !== undefined) add('last fencing token', lock.token);
-  body.append(list);
-  if (lock.waiters.length > 0) {
-    const line = element('ol');
-    for (const waiter of lock.waiters)
-      line.append(element('li', `${waiter.ownerId}${what(waiter)}, waits for ${ago(waiter)}`));
-    body.append(element('h3', 'in line, first come first'), line);
-  } else if (lock.waitingClients > 0)
-    body.append(element('p', `${waitText(lock)} listening for its release`));
-  if (lock.isCut) body.append(element('p', 'There are more than are listed.'));
 }
 
+function aboutHolder(holder) {
+  const { sinceMs, holdCount, renewedAtMs } = holder;
+  return [
+    sinceMs === undefined
+      ? `${stateOf(holder)} by no owner of this holdfast`
+      : `${stateOf(holder)} ${age(holder)}`,
+    what(holder),
+    holdCount > 1 && `${holdCount} times`,
+    `lease left ${left(holder)}`,
+    isWatched(holder) && `renewed ${inWords(nowMs() - renewedAtMs)} ago`,
+    isRunningOut(holder) && 'not renewed: it is fixed, or its holder is gone',
+    holder.isKept &&
+      'perhaps not in use: its client keeps it for its next caller, until another client wants it',
+  ];
+}
+
+const aboutWaiter = (waiter) => [`waits ${age(waiter)}`, what(waiter)];
+
 function what({ mode, permits }) {
-  if (mode) return mode === 'read' ? ' to read' : ' to write';
-  return permits === undefined ? '' : ` (${permits} ${permits === 1 ? 'permit' : 'permits'})`;
+  if (mode) return mode === 'read' ? 'to read' : 'to write';
+  return permits === undefined ? '' : `${permits} ${permits === 1 ? 'permit' : 'permits'}`;
 }
 
 /** The holders that the user was asked about. */
 let shownOwnerIds = [];
 
 byId('force-button').addEventListener('click', () => {
-  const lock = lockNamed(chosen());
+  const { name } = view();
+  const lock = lockNamed(name);
   if (!lock?.holders.length) return; // it was released before the button was drawn anew
   shownOwnerIds = lock.holders.map(({ ownerId }) => ownerId);
   const holders = shownOwnerIds.join(', ');
   byId('force-text').textContent =
-    `${holders} ${lock.holders[0].isKept ? 'keeps' : 'holds'} it; its call began ${ago(lock.holders[0])} ago. It learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.`;
+    `Free “${name}”? It is ${stateOf(lock.holders[0])} by ${holders} (${age(lock.holders[0])}). The holder learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.`;
   byId('force-said').textContent = '';
   byId('force-ask').hidden = false;
   byId('force-no').focus();
@@ -393,7 +507,7 @@ byId('force-yes').addEventListener('click', async () => {
     const response = await fetch('api/force', {
       method: 'POST',
       headers: { 'content-type': 'application/json', 'x-holdfast': 'force' },
-      body: JSON.stringify({ name: chosen(), ownerIds: shownOwnerIds }),
+      body: JSON.stringify({ name: view().name, ownerIds: shownOwnerIds }),
     });
     const answer = await response.json();
     if (!response.ok) said.textContent = answer.error ?? `refused (${response.status})`;
@@ -409,11 +523,21 @@ function draw() {
   const waiting = [...locks.values()].reduce((sum, lock) => sum + waitingOf(lock), 0);
   const held = [...locks.values()].reduce((sum, lock) => sum + lock.holders.length, 0);
   byId('counts').textContent = `${held} held, ${waiting} waiting`;
-  const name = chosen();
+  const { name, client } = view();
   byId('all').hidden = name !== '';
   byId('one').hidden = name === '';
+  byId('subject').hidden = isOfAll();
+  const kind = name && lockNamed(name)?.kind;
+  setText(byId('one-name'), client || (kind ? `${name} (${kind})` : name));
+  if (client) setText(byId('facts'), doneBy(client));
   if (name === '') drawAll();
   else drawOne(name);
+  drawCharts();
+}
+
+function doneBy(client) {
+  const { held: holds, waiting: waits } = pointAt(nowMs(), inView({ name: '', client }));
+  return `This client holds ${holds} and waits in ${waits} lines. The server does not know who waits for a plain lock.`;
 }
 
 /** The lock that was looked at last: its row has the focus when the list is back. */
@@ -423,17 +547,20 @@ window.addEventListener('hashchange', () => {
   byId('force-ask').hidden = true;
   byId('force-said').textContent = '';
   window.getSelection()?.removeAllRanges();
+  beginView();
   draw();
-  const name = chosen();
-  if (name !== '') byId('one').querySelector('a').focus();
+  const { name, client } = view();
+  if (name || client) byId('subject').querySelector('a').focus();
   else rowOf(viewed)?.focus();
   viewed = name;
 });
 document.addEventListener('keydown', (event) => {
   const isTyping = event.target instanceof HTMLInputElement;
-  if (event.key === 'Escape' && chosen() !== '') location.hash = '';
+  const { name, client } = view();
+  if (event.key === 'Escape' && !byId('force-ask').hidden) byId('force-no').click();
   else if (event.key === 'Escape' && isTyping) event.target.blur();
-  else if (event.key === '/' && !isTyping && chosen() === '') {
+  else if (event.key === 'Escape' && (name || client)) location.hash = '';
+  else if (event.key === '/' && !isTyping && name === '') {
     event.preventDefault();
     byId('filter').focus();
   }
@@ -461,6 +588,7 @@ theme.addEventListener('click', () => {
 
 connect();
 setInterval(() => {
-  if (chosen() === '') drawRows();
-  else drawOne(chosen());
+  const { name } = view();
+  if (name === '') drawRows();
+  else drawOne(name);
 }, 1000);

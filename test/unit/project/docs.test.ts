@@ -7,6 +7,7 @@ import {
   blocksOf,
   brokenLinks,
   commandsOf,
+  htmlOf,
   missingPictures,
   pageOf,
   typeErrors,
@@ -54,6 +55,14 @@ describe('the pages', () => {
 
   it('show pictures that exist', () => {
     expect(missingPictures(pages)).toEqual([]);
+  });
+
+  it('show their diagrams as pictures in the site', () => {
+    const withDiagrams = pages.filter(({ text }) => text.includes('```mermaid'));
+    expect(withDiagrams).not.toEqual([]);
+    const html = withDiagrams.map(htmlOf).join();
+    expect(html).toContain('<img src="data:image/svg+xml,');
+    expect(html).not.toMatch(/language-mermaid/);
   });
 
   it('name scripts that exist', () => {
@@ -126,6 +135,14 @@ describe('the menu of the site', () => {
         .map((path) => `/${path}`)
         .sort(),
     );
+  });
+
+  it('opens the first page of a part from the bar', () => {
+    const menu = linksIn((SIDEBAR as Record<string, unknown>)['/']);
+    for (const link of linksIn(NAV)) {
+      const part = link.slice(0, link.lastIndexOf('/') + 1);
+      expect(link).toBe(menu.find((each) => each.startsWith(part)));
+    }
   });
 
   it('copies pages that exist', () => {
