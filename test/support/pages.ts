@@ -141,6 +141,16 @@ export function missingPictures(pages: readonly Page[]): string[] {
   );
 }
 
+/** Links and pictures that lead to a file which is not one of these. */
+export function leadingOut(pages: readonly Page[], files: ReadonlySet<string>): string[] {
+  return pages.flatMap((page) =>
+    [...page.links, ...page.pictures]
+      .filter(({ to }) => !isElsewhere(to) && !to.startsWith('#'))
+      .filter(({ to }) => !files.has(besides(page, decodeURI(to).split('#')[0] ?? '')))
+      .map(({ to, place }) => `${place}: ${to}`),
+  );
+}
+
 /** `npm run` of scripts that package.json does not have. */
 export function unknownScripts(pages: readonly Page[]): string[] {
   const { scripts } = JSON.parse(readFileSync(`${root}package.json`, 'utf8')) as {

@@ -50,7 +50,7 @@ describe('the packed package', () => {
     );
     expect(paths).toEqual(expect.arrayContaining(['README.md', 'LICENSE', 'CHANGELOG.md']));
     expect(
-      paths.filter((path) => /^(src|test|benchmarks|demo|scripts)\/|\.map$/.test(path)),
+      paths.filter((path) => /^(src|test|scripts)\/|^(benchmarks|demo)\/.*\.ts$|\.map$/.test(path)),
     ).toEqual([]);
   });
 

@@ -1,4 +1,5 @@
 // The README and the pages of the docs tell the truth: their links lead somewhere, their code type-checks, their commands are run by a test.
+import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { COPIES, NAV, SIDEBAR } from '../../../docs/.vitepress/menu.js';
@@ -8,6 +9,7 @@ import {
   brokenLinks,
   commandsOf,
   htmlOf,
+  leadingOut,
   missingPictures,
   pageOf,
   typeErrors,
@@ -80,6 +82,25 @@ describe('the pages', () => {
       .replace("'../../src/index.js'", "'holdfast'")
       .replace(/'\.\.\/\.\.\/src\/adapters\/(.*)\.js'/, "'holdfast/$1'");
     expect(shown).toContain(imported);
+  });
+});
+
+describe('the packed package', () => {
+  const options = { encoding: 'utf8', shell: process.platform === 'win32' } as const;
+  const args = ['pack', '--dry-run', '--json', '--ignore-scripts'];
+  const [{ files }] = JSON.parse(execFileSync('npm', args, options)) as [
+    { files: { path: string }[] },
+  ];
+  const packed = new Set(files.map(({ path }) => path));
+  const packedPages = pages.filter(({ path }) => packed.has(path));
+
+  it('has the README and all pages of the docs', () => {
+    const docs = pages.filter(({ path }) => path === 'README.md' || path.startsWith('docs/'));
+    expect(docs.filter(({ path }) => !packed.has(path))).toEqual([]);
+  });
+
+  it('has all that its pages link to and show', () => {
+    expect(leadingOut(packedPages, packed)).toEqual([]);
   });
 });
 
