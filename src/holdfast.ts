@@ -460,6 +460,27 @@ export class Holdfast implements AsyncDisposable {
     return list(this.#session, this.#server, parseList(options));
   }
 
+  /**
+   * Releases what one owner has of a semaphore or a read-write lock, as the owner's client would, and lets in the next in line. The owner
+   * learns of it at its next renewal. For the command line.
+   *
+   * @returns false: the owner has nothing of it (any more)
+   * @internal
+   */
+  async releaseOwner(
+    name: string,
+    kind: 'semaphore' | 'read-write',
+    ownerId: string,
+  ): Promise<boolean> {
+    const { newOwnerId } = this.#session;
+    const lock =
+      kind === 'semaphore'
+        ? new SemaphoreBackend(this.#server, newOwnerId, parseName(name), 1, 1)
+        : new ReadWriteBackend(this.#server, newOwnerId, parseName(name), 'read');
+    const release = (): Promise<boolean> => lock.release(ownerId);
+    return await this.#session.askOnce(lock, 'not known to be freed', release);
+  }
+
   get #sessions(): Session[] {
     return this.#quorum ? [this.#session, this.#quorum.session] : [this.#session];
   }

@@ -1,6 +1,8 @@
 // The verb acl: the ACL SETUSER line that a user of holdfast needs. docs/how-to/permissions.md has the same lines, and a test compares them.
 
-import { CommandError, EXIT, print, type Verb } from './command.js';
+import { type Verb } from './command.js';
+import { CommandError, EXIT } from './failure.js';
+import { print } from './terminal.js';
 
 /** The commands that every client needs. */
 const COMMANDS: readonly string[] =

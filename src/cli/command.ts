@@ -1,35 +1,8 @@
-// What all verbs of the command line share: the options that say which Redis, output for people or for programs, and errors of one line.
+// What all verbs of the command line share: their options, how these are read, and the client.
 
-import { styleText } from 'node:util';
-import { HoldfastError, OptionError } from '../api/errors.js';
 import { Holdfast } from '../holdfast.js';
-
-/** The exit codes, those of `sysexits.h` where it has one. */
-export const EXIT = {
-  ok: 0,
-  /** A check of `doctor` failed; or the answer to a question was no. */
-  failed: 1,
-  usage: 64,
-  /** The name is that of other data. */
-  data: 65,
-  unavailable: 69,
-  /** An error that nobody expected. */
-  internal: 70,
-  busy: 75,
-  lost: 76,
-} as const;
-
-/** An error that is told in one line. */
-export class CommandError extends Error {
-  readonly exitCode: number;
-
-  constructor(message: string, exitCode: number = EXIT.usage) {
-    super(message);
-    this.exitCode = exitCode;
-  }
-}
-
-export type Values = Readonly<Record<string, string | boolean | undefined>>;
+import { CommandError } from './failure.js';
+import { sourceOf, type Values, WHERE_OPTIONS } from './where.js';
 
 /** One call of a verb. */
 export interface Call {
@@ -50,6 +23,8 @@ export interface Verb {
     Record<string, { type: 'string' | 'boolean'; short?: string; help: string }>
   >;
   readonly positionals?: { readonly least: number; readonly most: number };
+  /** What its exit codes mean, besides those of all verbs. */
+  readonly exits?: Readonly<Record<string, string>>;
   /** Whether a command to run follows behind `--`. */
   readonly takesCommand?: boolean;
   /** Whether it needs no Redis. */
@@ -58,28 +33,33 @@ export interface Verb {
   run(call: Call): Promise<number>;
 }
 
-export const COMMON_OPTIONS = {
-  url: { type: 'string', help: 'where Redis is; else $HOLDFAST_REDIS_URL, else redis://localhost' },
+type Options = NonNullable<Verb['options']>;
+
+const HELP: Options = { help: { type: 'boolean', short: 'h', help: 'this text' } };
+
+const COMMON: Options = {
+  ...WHERE_OPTIONS,
   'key-prefix': { type: 'string', help: 'the keyPrefix of the clients whose locks these are' },
   json: { type: 'boolean', help: 'for programs: JSON, one document a line' },
-  help: { type: 'boolean', short: 'h', help: 'this text' },
-} as const;
+  ...HELP,
+};
 
-export function urlOf(values: Values): string {
-  const { url } = values;
-  if (typeof url === 'string') return url;
-  const { HOLDFAST_REDIS_URL: given } = process.env;
-  return given !== undefined && given !== '' ? given : 'redis://localhost:6379';
+/** The options of all verbs, or of those that need no Redis. */
+export function commonOptions(isOffline = false): Options {
+  return isOffline ? HELP : COMMON;
 }
 
 /** How long one command waits for Redis, in milliseconds. */
 const COMMAND_TIMEOUT_MS = 5_000;
 
 /** A client for one call of a verb. `options`: besides where Redis is. */
-export function connect(values: Values, options: { lockWatchdogTimeout?: number } = {}): Holdfast {
+export function connect(
+  values: Values,
+  options: { lockWatchdogTimeout?: number; commandTimeout?: number } = {},
+): Holdfast {
   const keyPrefix = values['key-prefix'];
   const holdfast = new Holdfast({
-    redis: urlOf(values),
+    redis: sourceOf(values),
     commandTimeout: COMMAND_TIMEOUT_MS,
     ...(typeof keyPrefix === 'string' ? { keyPrefix } : {}),
     ...options,
@@ -92,8 +72,9 @@ export function connect(values: Values, options: { lockWatchdogTimeout?: number 
 export async function withClient<T>(
   values: Values,
   use: (holdfast: Holdfast) => Promise<T>,
+  options: Parameters<typeof connect>[1] = {},
 ): Promise<T> {
-  const holdfast = connect(values);
+  const holdfast = connect(values, options);
   try {
     return await use(holdfast);
   } finally {
@@ -101,84 +82,39 @@ export async function withClient<T>(
   }
 }
 
-/** What went wrong, in one line, and the exit code. */
-export function told(error: unknown): { line: string; exitCode: number } {
-  if (error instanceof CommandError) return { line: error.message, exitCode: error.exitCode };
-  if (error instanceof OptionError) return { line: oneLine(error), exitCode: EXIT.usage };
-  if (error instanceof HoldfastError) {
-    const exitCode = error.code === 'KEY_CONFLICT' ? EXIT.data : EXIT.unavailable;
-    return { line: oneLine(error), exitCode };
-  }
-  // `parseArgs` explains what is wrong with the arguments.
-  const isOfParser =
-    error instanceof TypeError &&
-    String((error as NodeJS.ErrnoException).code).startsWith('ERR_PARSE_ARGS');
-  if (isOfParser) return { line: oneLine(error), exitCode: EXIT.usage };
-  const why = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  return { line: `unexpected: ${why}`, exitCode: EXIT.internal };
-}
-
-function oneLine({ message }: Error): string {
-  return message.replaceAll(/\s*\n\s*/g, ' ');
-}
-
-/** A number option; undefined: it was not given. */
-export function numberOf(values: Values, name: string, least: number): number | undefined {
+/** A whole number option; undefined: it was not given. */
+export function wholeNumberOf(values: Values, name: string, least: number): number | undefined {
   const text = values[name];
   if (text === undefined) return undefined;
-  const number = Number(text);
-  if (typeof text === 'string' && text.trim() !== '' && Number.isFinite(number) && number >= least)
-    return number;
+  if (/^\d+$/.test(String(text)) && Number(text) >= least) return Number(text);
   throw new CommandError(
-    `--${name} is "${String(text)}": it must be a number of at least ${String(least)}`,
+    `--${name} is "${String(text)}": it must be a whole number of at least ${String(least)}`,
   );
 }
 
-export function wholeNumberOf(values: Values, name: string, least: number): number | undefined {
-  const number = numberOf(values, name, least);
-  if (number !== undefined && !Number.isInteger(number))
-    throw new CommandError(`--${name} is "${String(number)}": it must be a whole number`);
-  return number;
-}
+const MS_OF = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
 
-// Output.
+/** A bare number as large as this was probably meant as milliseconds. */
+const MOST_BARE = 1_000;
 
-export function print(line: string): void {
-  process.stdout.write(`${visible(line)}\n`);
-}
-
-export function warn(line: string): void {
-  process.stderr.write(`holdfast: ${line.split('\n').map(visible).join('\n')}\n`);
-}
-
-/** Text without control characters, but for colours: the name of a lock may be anything, and must not forge lines or move the cursor. */
-export function visible(text: string): string {
-  // eslint-disable-next-line no-control-regex -- the beginning of a colour
-  return text.replaceAll(/(?!\x1b\[[\d;]*m)[\p{Cc}\p{Cf}]/gu, (character) => {
-    return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
-  });
-}
-
-type Style = Parameters<typeof styleText>[0];
-
-/** In colour on a terminal, unless the user wants none. */
-export function styled(style: Style, text: string): string {
-  const { NO_COLOR: none } = process.env;
-  const isWanted = process.stdout.isTTY && (none === undefined || none === '');
-  return isWanted ? styleText(style, text) : text;
-}
-
-/** Columns as wide as their widest cell. */
-export function table(rows: readonly (readonly string[])[]): string[] {
-  const widths: number[] = [];
-  for (const row of rows)
-    for (const [index, cell] of row.entries())
-      widths[index] = Math.max(widths[index] ?? 0, cell.length);
-  return rows.map((row) =>
-    row
-      .map((cell, index) => cell.padEnd(widths[index] ?? 0))
-      .join('  ')
-      .trimEnd(),
+/** A time option, in milliseconds: `500ms`, `5s`, `2m`, `1h`, and a bare number is seconds; undefined: it was not given. */
+export function durationOf(values: Values, name: string, leastMs: number): number | undefined {
+  const text = values[name];
+  if (text === undefined) return undefined;
+  const [, digits, unit] = /^(\d+\.?\d*|\.\d+)(ms|s|m|h)?$/.exec(String(text).trim()) ?? [];
+  if (digits === undefined)
+    throw new CommandError(
+      `--${name} is "${String(text)}": it must be a time such as 500ms, 5s, 2m or 1h; without a unit it is seconds`,
+    );
+  const number = Number(digits);
+  if (unit === undefined && number >= MOST_BARE)
+    throw new CommandError(
+      `--${name} is "${String(text)}", without a unit: say ${String(number / 1_000)}s or ${digits}s`,
+    );
+  const ms = Math.round(number * MS_OF[(unit ?? 's') as keyof typeof MS_OF]);
+  if (ms >= leastMs) return ms;
+  throw new CommandError(
+    `--${name} is "${String(text)}": it must be at least ${String(leastMs)}ms`,
   );
 }
 

@@ -12,18 +12,10 @@ import { libraryFor } from '../redis/installed.js';
 import { LockKeys } from '../redis/keys.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { commandsFor } from './acl.js';
-import {
-  connect,
-  EXIT,
-  numberOf,
-  print,
-  styled,
-  table,
-  urlOf,
-  type Values,
-  type Verb,
-  withClient,
-} from './command.js';
+import { connect, durationOf, type Verb, withClient } from './command.js';
+import { EXIT } from './failure.js';
+import { type Line, print, printJson, styled, table } from './terminal.js';
+import { sourceOf, type Values } from './where.js';
 
 const TIMEOUT_MS = 5_000;
 /** The pause before a command that was not sent is sent again, while the other nodes of a cluster are found. */
@@ -35,11 +27,14 @@ export const doctor: Verb = {
     'checks a Redis: version, eviction, persistence, replicas, permissions, latency, wake-ups',
   details:
     'It sends commands as a client would, on keys that begin with holdfast-doctor and end within seconds. Give the user of your clients\nin --url, and their --key-prefix: then it checks what that user may do.',
+  exits: { '1': 'a check failed' },
   async run({ values }) {
     const redis = new Patient(values);
     try {
       const checks = await allChecks(redis, values);
-      for (const check of checks) print(values['json'] ? JSON.stringify(check) : lineOf(check));
+      for (const check of checks)
+        if (values['json']) printJson(check);
+        else print(lineOf(check));
       return checks.some(({ state }) => state === 'fail') ? EXIT.failed : EXIT.ok;
     } finally {
       await redis.client.close();
@@ -61,8 +56,8 @@ interface Check {
 
 const COLOURS = { ok: 'green', warn: 'yellow', fail: 'red', unknown: 'gray' } as const;
 
-function lineOf({ check, state, found }: Check): string {
-  return `${styled(COLOURS[state], state.padEnd(7))}  ${check.padEnd(12)}  ${found}`;
+function lineOf({ check, state, found }: Check): Line {
+  return [styled(COLOURS[state], state.padEnd(7)), `  ${check.padEnd(12)}  ${found}`];
 }
 
 /** The server that is checked, by the means that clients use. */
@@ -71,7 +66,7 @@ class Patient {
   readonly prefix: string;
 
   constructor(values: Values) {
-    const library = libraryFor(urlOf(values));
+    const library = libraryFor(sourceOf(values));
     const { 'key-prefix': given = '' } = values;
     this.prefix = library.keyPrefix + String(given);
     const options = { silenceLimitMs: TIMEOUT_MS, commandTimeoutMs: TIMEOUT_MS, replicas: 0 };
@@ -130,6 +125,7 @@ async function allChecks(redis: Patient, values: Values): Promise<Check[]> {
   const cluster = await outcomeOf(clusterState(redis)); // before the others: which server they ask, and for what, depends on it
   const findings: Readonly<Record<string, Finding | undefined>> = {
     version: version(info),
+    memory: memory(info),
     eviction: eviction(info),
     persistence: persistence(info),
     replication: replication(info),
@@ -161,6 +157,39 @@ function version(info: unknown): Finding {
   const name = valkey === undefined ? `Redis ${redis}` : `Valkey ${valkey}`;
   const mode = infoField(info, 'redis_mode') ?? 'standalone';
   return ['ok', `${name}, ${mode}`]; // an older one is refused by the connection
+}
+
+/** From how full on it is worth a warning. */
+const FULL_FROM = 0.8;
+
+function memory(info: unknown): Finding {
+  const used = Number(infoField(info, 'used_memory') ?? NaN);
+  const most = Number(infoField(info, 'maxmemory') ?? NaN);
+  if (Number.isNaN(used) || Number.isNaN(most)) return ['unknown', 'INFO does not tell it'];
+  const policy = infoField(info, 'maxmemory_policy') ?? 'policy not told';
+  if (most === 0) {
+    const machine = Number(infoField(info, 'total_system_memory') ?? 0);
+    const of = machine > 0 ? ` of the ${inBytes(machine)} of its machine` : '';
+    const found = `${inBytes(used)} used${of}, no maxmemory (${policy})`;
+    return machine > 0 && used >= FULL_FROM * machine
+      ? ['warn', `${found}: the system may kill Redis; give it more memory, or set maxmemory`]
+      : ['ok', found];
+  }
+  const found = `${inBytes(used)} of ${inBytes(most)} used, ${String(Math.round((100 * used) / most))} % of maxmemory (${policy})`;
+  if (used < FULL_FROM * most) return ['ok', found];
+  const what =
+    policy === 'noeviction'
+      ? 'Redis refuses new locks (OOM)'
+      : 'Redis deletes keys, which may be locks';
+  return used < most
+    ? ['warn', `${found}: when it is full, ${what}; raise maxmemory, or move other data away`]
+    : ['fail', `${found}: it is full, so ${what}; raise maxmemory, or delete other data`];
+}
+
+function inBytes(count: number): string {
+  const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+  const power = Math.min(Math.floor(Math.log2(Math.max(count, 1)) / 10), units.length - 1);
+  return `${(count / 1_024 ** power).toFixed(power === 0 ? 0 : 1)} ${units[power] ?? ''}`;
 }
 
 function eviction(info: unknown): Finding {
@@ -342,13 +371,15 @@ async function wakeUp(values: Values): Promise<Finding> {
 export const bench: Verb = {
   usage: 'bench',
   summary: 'how many pairs of lock and unlock this Redis gives this machine',
-  options: { seconds: { type: 'string', help: 'for each of the two rows (3)' } },
+  options: {
+    seconds: { type: 'string', help: 'for each of the two rows, such as 10 or 500ms (3)' },
+  },
   run: ({ values }) =>
     withClient(values, async (holdfast) => {
-      const forMs = (numberOf(values, 'seconds', 0.1) ?? 3) * 1_000;
+      const forMs = durationOf(values, 'seconds', 100) ?? 3_000;
       await holdfast.ping();
       const rows = [await pairs(holdfast, 1, forMs), await pairs(holdfast, 256, forMs)];
-      if (values['json']) for (const row of rows) print(JSON.stringify(row));
+      if (values['json']) for (const row of rows) printJson(row);
       else {
         const cells = rows.map(({ inFlight, perSecond, p50Ms, p99Ms }) => [
           String(inFlight),

@@ -1,9 +1,7 @@
-// The verbs that look at locks: ls, show, watch, ui; and force, which frees one.
+// The verbs that look at locks: ls, show, ui; and force, which frees one.
 
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { UnavailableError } from '../api/errors.js';
 import type {
   InspectedHolder,
   InspectedKind,
@@ -12,47 +10,56 @@ import type {
   ListOptions,
 } from '../api/inspection.js';
 import type { Holdfast } from '../holdfast.js';
-import { forceUnlock } from '../ui/force.js';
+import { type Forced, forceUnlock } from '../ui/force.js';
 import { serve } from '../ui/serve.js';
-import {
-  CommandError,
-  EXIT,
-  inWords,
-  numberOf,
-  print,
-  styled,
-  table,
-  told,
-  type Values,
-  type Verb,
-  visible,
-  warn,
-  wholeNumberOf,
-  withClient,
-} from './command.js';
+import { durationOf, inWords, type Verb, wholeNumberOf, withClient } from './command.js';
+import { CommandError, EXIT } from './failure.js';
+import { whenEnded } from './ending.js';
+import { type Line, print, printJson, styled, table, visible, warn } from './terminal.js';
+import type { Values } from './where.js';
 
-const LIST_OPTIONS = {
+export const LIST_OPTIONS = {
   kind: { type: 'string', help: 'only lock, semaphore or read-write; several with commas' },
   limit: { type: 'string', help: 'at most so many' },
+  sort: {
+    type: 'string',
+    help: 'name (the default), age: oldest call first, or waiting: most waiters first',
+  },
 } as const;
 
-const PREFIX = { least: 0, most: 1 };
+export const PREFIX = { least: 0, most: 1 };
 const NAME = { least: 1, most: 1 };
+const EXITS_OF_NAME = { '65': 'the name is that of other data' };
 
 export const ls: Verb = {
   usage: 'ls [PREFIX]',
   summary: 'the locks that are held or waited for, of all clients',
   details: 'It goes through all keys in small steps (SCAN).',
-  options: LIST_OPTIONS,
+  options: {
+    ...LIST_OPTIONS,
+    older: {
+      type: 'string',
+      help: 'only those with a holder whose call began longer ago, such as 5m',
+    },
+  },
   positionals: PREFIX,
   run: ({ values, positionals }) =>
     withClient(values, async (holdfast) => {
-      const locks: Inspection[] = [];
-      for await (const lock of holdfast.list(listOptions(values, positionals[0]))) {
-        if (values['json']) print(JSON.stringify(lock));
-        else locks.push(lock);
+      const { limit = Infinity, ...options } = listOptions(values, positionals[0]);
+      const olderMs = durationOf(values, 'older', 0);
+      const order = orderOf(values);
+      const isStreamed = values['json'] === true && values['sort'] === undefined;
+      const found: Inspection[] = [];
+      for await (const lock of holdfast.list(options)) {
+        if (olderMs !== undefined && ageOf(lock) <= olderMs) continue;
+        found.push(lock);
+        if (isStreamed) printJson(lock);
+        // Any of them will do, unless the first of an order are asked for.
+        if (values['sort'] === undefined && found.length === limit) break;
       }
+      const locks = found.sort(order).slice(0, limit);
       if (!values['json']) for (const line of listing(locks)) print(line);
+      else if (!isStreamed) for (const lock of locks) printJson(lock);
       if (locks.length === 0 && positionals[0]?.includes('*'))
         warn('PREFIX is how names begin, not a pattern: leave out the *');
       return EXIT.ok;
@@ -63,65 +70,13 @@ export const show: Verb = {
   usage: 'show NAME',
   summary: 'who holds a lock, since when, and who waits for it',
   positionals: NAME,
+  exits: { ...EXITS_OF_NAME, '0': 'somebody holds it', '1': 'nobody holds it' },
   run: ({ values, positionals: [name = ''] }) =>
     withClient(values, async (holdfast) => {
       const lock = await holdfast.inspect(name);
-      if (values['json']) print(JSON.stringify(lock ?? null));
+      if (values['json']) printJson(lock ?? null);
       else for (const line of lock ? portrait(lock, new Date()) : [nobody(name)]) print(line);
-      return EXIT.ok;
-    }),
-};
-
-export const watch: Verb = {
-  usage: 'watch [PREFIX]',
-  summary: 'a live screen: who holds, who waits, what has changed; q ends it',
-  details:
-    'It looks every --interval milliseconds; what changes in between and changes back is not seen. Without a terminal it prints each\nchange as a line.',
-  options: { ...LIST_OPTIONS, interval: { type: 'string', help: 'milliseconds (1000)' } },
-  positionals: PREFIX,
-  run: ({ values, positionals }) =>
-    withClient(values, async (holdfast) => {
-      const options = listOptions(values, positionals[0]);
-      const { limit = Infinity } = options;
-      const intervalMs = numberOf(values, 'interval', 100) ?? 1_000;
-      const end = whenEnded(true);
-      const isScreen = process.stdout.isTTY && !values['json'];
-      const changes: string[] = [];
-      let before: ReadonlyMap<string, Inspection> | undefined;
-      let trouble = '';
-      const tell = (text: string, change?: object): void => {
-        const at = new Date();
-        const line = `${at.toISOString().slice(11, 19)}  ${text}`;
-        changes.unshift(line);
-        changes.splice(10);
-        if (values['json'] && change) print(JSON.stringify({ at, ...change }));
-        else if (!isScreen) (change ? print : warn)(line);
-      };
-      try {
-        while (!end.signal.aborted) {
-          try {
-            const now = new Map<string, Inspection>();
-            for await (const lock of holdfast.list(options)) now.set(lock.name, lock);
-            // What was cut off is not known, so a lock that is not listed may be held all the same.
-            if (before && Math.max(before.size, now.size) < limit)
-              for (const { lockName, text } of changesBetween(before, now))
-                tell(text, { lockName, change: text });
-            before = now;
-            trouble = '';
-          } catch (error) {
-            // During a failover an operator needs the screen most.
-            if (!before || !(error instanceof UnavailableError)) throw error;
-            const { line } = told(error);
-            if (line !== trouble) tell(line);
-            trouble = line;
-          }
-          if (isScreen) redraw(holdfast, [...before.values()], changes);
-          await end.sleep(intervalMs);
-        }
-      } finally {
-        end.done();
-      }
-      return EXIT.ok;
+      return lock && lock.holders.length > 0 ? EXIT.ok : EXIT.failed;
     }),
 };
 
@@ -129,9 +84,13 @@ export const force: Verb = {
   usage: 'force NAME',
   summary: 'frees a lock, whoever holds it; shows the holder first, and asks',
   details:
-    'The holder learns of it by a message or at its next renewal. Until then it works on: first make sure that its process is gone.',
-  options: { yes: { type: 'boolean', short: 'y', help: 'do not ask' } },
+    'The holder learns of it by a message or at its next renewal. Until then it works on: first make sure that its process is gone.\nFor a semaphore, and for one of several readers, --owner says whose permits are freed: show has the ids.',
+  options: {
+    owner: { type: 'string', help: 'frees only what this owner has' },
+    yes: { type: 'boolean', short: 'y', help: 'do not ask' },
+  },
   positionals: NAME,
+  exits: { ...EXITS_OF_NAME, '0': 'it was freed', '1': 'nothing was changed' },
   run: ({ values, positionals: [name = ''] }) =>
     withClient(values, (holdfast) => forceAfterAsking(holdfast, name, values)),
 };
@@ -169,34 +128,90 @@ export const page: Verb = {
   },
 };
 
-function listOptions(values: Values, prefix: string | undefined): ListOptions {
+export function listOptions(values: Values, prefix: string | undefined): ListOptions {
   const { kind } = values;
   const kinds = typeof kind === 'string' ? (kind.split(',') as InspectedKind[]) : undefined;
   return { prefix, kinds, limit: wholeNumberOf(values, 'limit', 1) };
 }
 
+type Order = (one: Inspection, other: Inspection) => number;
+
+/** `lock2` stands before `lock10`. */
+const NAMES = new Intl.Collator('en', { numeric: true });
+
+const ORDERS: Readonly<Record<string, Order>> = {
+  name: (one, other) => NAMES.compare(one.name, other.name),
+  age: (one, other) => ageOf(other) - ageOf(one),
+  waiting: (one, other) => waitingIn(other) - waitingIn(one),
+};
+
+export function orderOf({ sort = 'name' }: Values): Order {
+  const order = Object.hasOwn(ORDERS, String(sort)) ? ORDERS[String(sort)] : undefined;
+  if (!order)
+    throw new CommandError(`--sort is "${String(sort)}": it must be name, age or waiting`);
+  return (one, other) => order(one, other) || NAMES.compare(one.name, other.name);
+}
+
+/** For how long its oldest holder has it, in milliseconds, as far as is known; -1: not known. */
+function ageOf({ holders }: Inspection): number {
+  const nowMs = Date.now();
+  return Math.max(-1, ...holders.map(({ since }) => (since ? nowMs - Number(since) : -1)));
+}
+
+function waitingIn({ waiters, waitingClients }: Inspection): number {
+  return Math.max(waiters.length, waitingClients);
+}
+
 async function forceAfterAsking(holdfast: Holdfast, name: string, values: Values): Promise<number> {
   if (values['json'] && !values['yes'])
     throw new CommandError('--json asks nothing: give --yes, too');
+  const owner = typeof values['owner'] === 'string' ? values['owner'] : undefined;
   const lock = await holdfast.inspect(name);
   if (!lock || lock.holders.length === 0) {
     const hint = name.includes('*') ? ' (force takes one name, never a pattern)' : '';
     throw new CommandError(`${nobody(name)}${hint}`, EXIT.failed);
   }
-  const isRefused = lock.kind === 'semaphore'; // by `forceUnlock`, which says why
-  if (!values['json'] && !isRefused) for (const line of portrait(lock, new Date())) print(line);
-  if (!values['yes'] && !isRefused && !(await asked(`Free "${name}"?`))) {
+  if (owner === undefined && lock.kind === 'semaphore')
+    throw new CommandError(
+      `"${name}" is a semaphore: --owner says whose permits are freed, such as --owner ${lock.holders[0]?.ownerId ?? 'ID'} (npx holdfast show has all owners)`,
+    );
+  const holders = lock.holders.filter(({ ownerId }) => (owner ?? ownerId) === ownerId);
+  if (holders.length === 0)
+    throw new CommandError(`${owner ?? ''} does not hold "${name}".`, EXIT.failed);
+  if (!values['json']) for (const line of portrait(lock, new Date())) print(line);
+  const what = owner === undefined ? `"${name}"` : `what ${owner} has of "${name}"`;
+  if (!values['yes'] && !(await asked(`Free ${what}?`))) {
     print('Nothing was changed.');
     return EXIT.failed;
   }
-  const shown = lock.holders.map(({ ownerId }) => ownerId);
-  const forced = await forceUnlock(holdfast, name, shown);
+  const forced = await freed(holdfast, lock, owner);
   const isForced = forced.outcome === 'forced';
-  if (values['json']) print(JSON.stringify({ name, forced: isForced }));
-  else if (isForced) print(`"${name}" was freed. Whoever waits for it may have it now.`);
+  if (values['json']) printJson({ name, forced: isForced });
+  else if (isForced)
+    print(
+      owner === undefined
+        ? `"${name}" was freed. Whoever waits for it may have it now.`
+        : `What ${owner} had of "${name}" was freed.`,
+    );
   else if (forced.outcome === 'free') print(`"${name}" had been released by then.`);
   else print(`${forced.ownerId} holds "${name}" by now. Nothing was changed.`);
   return isForced ? EXIT.ok : EXIT.failed;
+}
+
+async function freed(
+  holdfast: Holdfast,
+  { name, kind, holders }: Inspection,
+  owner: string | undefined,
+): Promise<Forced> {
+  // The one holder of a plain lock is left word, and a lock that is kept is fetched from its client.
+  if (owner === undefined || kind === 'lock')
+    return await forceUnlock(
+      holdfast,
+      name,
+      holders.map(({ ownerId }) => ownerId),
+    );
+  const isFreed = await holdfast.releaseOwner(name, kind, owner);
+  return { outcome: isFreed ? 'forced' : 'free' };
 }
 
 async function asked(question: string): Promise<boolean> {
@@ -221,23 +236,28 @@ function nobody(name: string): string {
   return `Nobody holds "${name}" or stands in its line.`;
 }
 
-/** A table of locks, one line each. */
-function listing(locks: readonly Inspection[], now: Date = new Date()): string[] {
+/** A table of locks, one line each. `columns`: of a terminal whose lines must not wrap. */
+export function listing(locks: readonly Inspection[], columns?: number): Line[] {
   if (locks.length === 0) return ['No locks.'];
-  const rows = [...locks]
-    .sort((one, other) => (one.name < other.name ? -1 : 1))
-    .map((lock) => {
-      const [first, ...others] = lock.holders;
-      const more = others.length > 0 ? ` +${String(others.length)}` : '';
-      const holder = first ? first.ownerId + (first.isKept ? ' (kept)' : more) : '-';
-      const ago = first?.since ? `${inWords(Number(now) - Number(first.since))} ago` : '-';
-      return [lock.name, lock.kind, holder, ago, first ? leaseOf(first) : '-', waitersOf(lock)];
-    });
-  const [head = '', ...lines] = table([
-    ['NAME', 'KIND', 'HOLDER', 'CALL BEGAN', 'LEASE LEFT', 'WAITING'],
-    ...rows,
-  ]);
-  return [styled('bold', head), ...lines];
+  const now = new Date();
+  const rows = locks.map((lock) => {
+    const [first, ...others] = lock.holders;
+    const more = others.length > 0 ? ` +${String(others.length)}` : '';
+    const owner = columns === undefined ? first?.ownerId : shortOwner(first?.ownerId ?? '');
+    const holder = first ? `${owner ?? ''}${first.isKept ? ' (kept)' : more}` : '-';
+    const ago = first?.since ? `${inWords(Number(now) - Number(first.since))} ago` : '-';
+    return [lock.name, lock.kind, holder, ago, first ? leaseOf(first) : '-', waitersOf(lock)];
+  });
+  const [head = '', ...lines] = table(
+    [['NAME', 'KIND', 'HOLDER', 'CALL BEGAN', 'LEASE LEFT', 'WAITING'], ...rows],
+    columns === undefined ? undefined : { columns, cuts: [0, 2] },
+  );
+  return [[styled('bold', head)], ...lines];
+}
+
+/** Where an owner runs: `<host>-<pid>`, or what its client was given as `clientId`; of Redisson, the whole. */
+export function shortOwner(ownerId: string): string {
+  return ownerId.replace(/-[0-9a-f]{12}:-?\d+$/, '');
 }
 
 /** Of a lock that has lost its expiry. */
@@ -257,16 +277,18 @@ function clients(count: number): string {
 }
 
 /** All that is known of one lock. */
-function portrait(lock: Inspection, now: Date): string[] {
+function portrait(lock: Inspection, now: Date): Line[] {
   const { name, kind, holders, waiters, waitingClients, token, permits, isCut } = lock;
-  const lines = [styled('bold', `${name} (${kind})`)];
+  const lines: Line[] = [[styled('bold', `${name} (${kind})`)]];
   if (permits)
     lines.push(`  permits: ${String(permits.available)} of ${String(permits.capacity)} free`);
   if (holders.length === 0) lines.push('  held by nobody');
   for (const holder of holders) {
-    lines.push(
-      `  ${hasIt(holder)} ${styled('green', holder.ownerId)}${as(holder)}${timesOf(holder.holdCount)}`,
-    );
+    lines.push([
+      `  ${hasIt(holder)} `,
+      styled('green', holder.ownerId),
+      `${as(holder)}${timesOf(holder.holdCount)}`,
+    ]);
     if (holder.isKept)
       lines.push(
         '    perhaps nobody is inside: its client keeps it for its next caller, until another client wants it',
@@ -277,9 +299,11 @@ function portrait(lock: Inspection, now: Date): string[] {
   }
   for (const [index, waiter] of waiters.entries()) {
     const place = `${String(index + 1)}.`.padEnd(4);
-    lines.push(
-      `  ${place}${styled('yellow', waiter.ownerId)}${as(waiter)}, ${sinceOf(waiter, now)}`,
-    );
+    lines.push([
+      `  ${place}`,
+      styled('yellow', waiter.ownerId),
+      `${as(waiter)}, ${sinceOf(waiter, now)}`,
+    ]);
   }
   if (waiters.length === 0 && waitingClients > 0)
     lines.push(
@@ -287,14 +311,20 @@ function portrait(lock: Inspection, now: Date): string[] {
     );
   if (token !== undefined) lines.push(`  last fencing token ${token}`);
   if (isCut) lines.push('  (there are more than are listed)');
-  if (holders.length > 0 && kind !== 'semaphore')
-    lines.push(`  to free it: npx holdfast force ${/^[\w:.-]+$/.test(name) ? name : quoted(name)}`);
+  if (holders.length > 0) lines.push(`  to free ${freeing(lock)}`);
   return lines;
 }
 
-/** For a shell. */
-function quoted(name: string): string {
-  return `'${name.replaceAll("'", "'\\''")}'`;
+function freeing({ name, kind, holders }: Inspection): string {
+  const ofOne = kind === 'semaphore' || holders.length > 1;
+  const owner = ofOne ? `--owner ${forShell(holders[0]?.ownerId ?? '')} ` : '';
+  const what = ofOne ? (kind === 'semaphore' ? 'these permits' : 'one of them') : 'it';
+  const isLikeOption = name.startsWith('-') ? '-- ' : '';
+  return `${what}: npx holdfast force ${owner}${isLikeOption}${forShell(name)}`;
+}
+
+function forShell(text: string): string {
+  return /^[\w:.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 function hasIt({ isKept }: InspectedHolder): string {
@@ -322,10 +352,12 @@ function sinceOf({ since }: InspectedOwner, now: Date): string {
 
 interface Change {
   readonly lockName: string;
-  readonly text: string;
+  /** What the owner has by now: `held by`, `released by`. */
+  readonly how: string;
+  readonly ownerId: string;
 }
 
-function changesBetween(
+export function changesBetween(
   before: ReadonlyMap<string, Inspection>,
   now: ReadonlyMap<string, Inspection>,
 ): Change[] {
@@ -334,68 +366,16 @@ function changesBetween(
     const [had, has] = [before.get(lockName), now.get(lockName)].map(holdersOf);
     const gone = [...(had?.keys() ?? [])]
       .filter((owner) => !has?.has(owner))
-      .map((owner) => `${lockName}: released by ${owner}`);
+      .map((ownerId) => ({ lockName, how: 'released by', ownerId }));
     // (A lock that is no longer kept may still be held, by the same owner.)
     const fresh = [...(has ?? [])]
       .filter(([owner, how]) => had?.get(owner) !== how)
-      .map(([owner, how]) => `${lockName}: ${how} ${owner}`);
-    return [...gone, ...fresh].map((text) => ({ lockName, text }));
+      .map(([ownerId, how]) => ({ lockName, how, ownerId }));
+    return [...gone, ...fresh];
   });
 }
 
 /** Owner -> how it has the lock. */
 function holdersOf(lock: Inspection | undefined): Map<string, string> {
   return new Map(lock?.holders.map((holder) => [holder.ownerId, hasIt(holder)]));
-}
-
-function redraw(
-  { status }: Holdfast,
-  locks: readonly Inspection[],
-  changes: readonly string[],
-): void {
-  const rows = Math.max(process.stdout.rows - changes.length - 5, 5);
-  const lines = listing(locks);
-  const shown = lines.slice(0, rows);
-  if (lines.length > rows) shown.push(`… and ${String(lines.length - rows)} more`);
-  const head = `${new Date().toISOString().slice(11, 19)}  ${status}  ${String(locks.length)} locks  (q ends)`;
-  process.stdout.write(
-    `\u001b[H\u001b[2J${[head, '', ...shown, '', ...changes].map(visible).join('\n')}\n`,
-  );
-}
-
-/** Ends with Ctrl-C, SIGTERM, or, if it `readsKeys`, on a terminal with q. */
-function whenEnded(readsKeys = false): {
-  readonly signal: AbortSignal;
-  /** Until then, at most so long. */
-  sleep(ms: number): Promise<void>;
-  /** Nobody listens for the end any more. */
-  done(): void;
-} {
-  const ending = new AbortController();
-  const end = (): void => {
-    ending.abort();
-  };
-  const pressed = (key: Buffer): void => {
-    if (['q', '\u0003'].includes(key.toString())) end();
-  };
-  process.once('SIGINT', end);
-  process.once('SIGTERM', end);
-  const { stdin } = process;
-  const isRaw = readsKeys && stdin.isTTY;
-  if (isRaw) {
-    stdin.setRawMode(true);
-    stdin.on('data', pressed);
-  }
-  return {
-    signal: ending.signal,
-    sleep: (ms) => sleep(ms, undefined, { signal: ending.signal }).catch(() => undefined),
-    done: () => {
-      process.off('SIGINT', end);
-      process.off('SIGTERM', end);
-      if (!isRaw) return;
-      stdin.setRawMode(false);
-      stdin.off('data', pressed);
-      stdin.pause();
-    },
-  };
 }

@@ -1,21 +1,16 @@
 #!/usr/bin/env node
 // npx holdfast: the command line for operators. Reads the arguments, and calls a verb.
 
+import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { acl } from './acl.js';
-import {
-  type Call,
-  CommandError,
-  COMMON_OPTIONS,
-  EXIT,
-  print,
-  told,
-  type Verb,
-  warn,
-} from './command.js';
+import { type Call, commonOptions, type Verb } from './command.js';
 import { bench, doctor } from './doctor.js';
-import { force, ls, page, show, watch } from './look.js';
+import { CommandError, EXIT, told } from './failure.js';
+import { force, ls, page, show } from './look.js';
 import { run } from './run.js';
+import { print, warn } from './terminal.js';
+import { watch } from './watch.js';
 
 const VERBS: Readonly<Record<string, Verb>> = {
   ls,
@@ -29,9 +24,13 @@ const VERBS: Readonly<Record<string, Verb>> = {
   ui: page,
 };
 
-const EXIT_CODES = `exit codes: 0 done, 1 a check failed or the answer was no, 64 wrong usage, 65 the name is that of other data, 69 Redis is
-not available, 70 a defect of holdfast; of run: the command's own, 75 busy, 76 the lock was lost, 126 and 127 the command cannot be
-run, 128 + n it ended by signal n`;
+/** Those of a verb that needs a Redis; each verb adds its own. */
+const EXIT_CODES: Readonly<Record<string, string>> = {
+  '0': 'done',
+  '64': 'wrong usage',
+  '69': 'Redis is not available, or denies a command',
+  '70': 'a defect of holdfast',
+};
 
 function helpOfAll(): string {
   const verbs = Object.values(VERBS).map(({ usage, summary }) => `  ${usage}\n      ${summary}`);
@@ -41,16 +40,16 @@ function helpOfAll(): string {
     ...verbs,
     '',
     'options of all verbs but acl:',
-    ...optionLines(COMMON_OPTIONS),
+    ...optionLines(commonOptions()),
+    '      --version                the version of holdfast',
     '',
-    EXIT_CODES,
-    '',
-    'npx holdfast VERB --help says more of a verb.',
+    'npx holdfast VERB --help says more of a verb: its options and its exit codes.',
   ].join('\n');
 }
 
-function helpOf({ usage, summary, details, options = {}, isOffline }: Verb): string {
-  const all = { ...options, ...(isOffline ? { help: COMMON_OPTIONS.help } : COMMON_OPTIONS) };
+function helpOf({ usage, summary, details, options = {}, exits = {}, isOffline }: Verb): string {
+  const codes = Object.entries({ ...EXIT_CODES, ...exits });
+  const all = { ...options, ...commonOptions(isOffline) };
   const more = details === undefined ? [] : ['', details];
   return [
     `usage: npx holdfast ${usage}`,
@@ -60,7 +59,10 @@ function helpOf({ usage, summary, details, options = {}, isOffline }: Verb): str
     '',
     ...optionLines(all),
     '',
-    EXIT_CODES,
+    'exit codes:',
+    ...codes
+      .filter(([code]) => !(isOffline && code === String(EXIT.unavailable)))
+      .map(([code, meaning]) => `  ${code.padEnd(9)} ${meaning}`),
   ].join('\n');
 }
 
@@ -80,15 +82,17 @@ async function main(args: readonly string[]): Promise<number> {
     for (const line of helpOfAll().split('\n')) print(line);
     return EXIT.ok;
   }
+  if (name === '--version') {
+    print(version());
+    return EXIT.ok;
+  }
   const verb = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined;
   if (!verb)
     throw new CommandError(
       `no verb "${name}": there are ${Object.keys(VERBS).join(', ')} (npx holdfast --help)`,
     );
-  const end = rest.indexOf('--');
-  const [own, command] = end < 0 ? [rest, []] : [rest.slice(0, end), rest.slice(end + 1)];
-  const common = verb.isOffline ? { help: COMMON_OPTIONS.help } : COMMON_OPTIONS;
-  const options: NonNullable<Verb['options']> = { ...common, ...verb.options };
+  const [own, command] = verb.takesCommand ? partedAtCommand(rest) : [rest, []];
+  const options = { ...commonOptions(verb.isOffline), ...verb.options };
   const { values, positionals } = parseArgs({ args: own, options, allowPositionals: true });
   if (values['help']) {
     for (const line of helpOf(verb).split('\n')) print(line);
@@ -103,11 +107,34 @@ async function main(args: readonly string[]): Promise<number> {
     );
   if (verb.takesCommand && command.length === 0)
     throw new CommandError(`no command: npx holdfast ${verb.usage}`);
-  if (!verb.takesCommand && end >= 0)
-    throw new CommandError(`${name} runs no command: npx holdfast ${verb.usage}`);
   const call: Call = { values, positionals, command };
   return await verb.run(call);
 }
+
+/** `run NAME -- COMMAND`; and `run -- NAME -- COMMAND`, for a name that begins with `-`. */
+function partedAtCommand(args: readonly string[]): [own: string[], command: string[]] {
+  const ends = args.flatMap((arg, index) => (arg === '--' ? [index] : []));
+  const [first = args.length, second] = ends;
+  const isNameBehind = second === first + 2 && args[first + 1]?.startsWith('-');
+  const end = isNameBehind ? second : first;
+  return [args.slice(0, end), args.slice(end + 1)];
+}
+
+function version(): string {
+  const { version } = JSON.parse(
+    readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+  ) as { version: string };
+  return version;
+}
+
+function failed(error: unknown): number {
+  const { line, exitCode } = told(error);
+  warn(line);
+  return exitCode;
+}
+
+// Node.js would exit with 1, which is the answer "no".
+process.on('uncaughtException', (error) => process.exit(failed(error)));
 
 // A warning that nobody can read must not end a `run`, whose command would work on without the lock.
 process.stderr.on('error', () => undefined);
@@ -120,7 +147,5 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
-  const { line, exitCode } = told(error);
-  warn(line);
-  process.exitCode = exitCode;
+  process.exitCode = failed(error);
 }

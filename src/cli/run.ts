@@ -7,17 +7,10 @@ import { LockAbortedError, LockLostError, LockTimeoutError } from '../api/errors
 import type { Hold } from '../api/lock.js';
 import type { AcquireOptions } from '../api/options.js';
 import type { Holdfast } from '../holdfast.js';
-import {
-  CommandError,
-  EXIT,
-  inWords,
-  numberOf,
-  type Values,
-  type Verb,
-  warn,
-  wholeNumberOf,
-  withClient,
-} from './command.js';
+import { durationOf, inWords, type Verb, wholeNumberOf, withClient } from './command.js';
+import { CommandError, EXIT } from './failure.js';
+import { warn } from './terminal.js';
+import type { Values } from './where.js';
 
 /** How long before the end of a lease that is not renewed the command is asked to end, in milliseconds. */
 const GRACE_MS = 5_000;
@@ -44,6 +37,9 @@ const OWN: readonly NodeJS.Signals[] = ['SIGUSR1', 'SIGUSR2'];
 /** All that are handled. While `run` is stopped it renews nothing, so its command is stopped with it. */
 const HANDLED: readonly NodeJS.Signals[] = [...ENDING, ...OWN, 'SIGTSTP', 'SIGCONT'];
 
+/** How long Redis may take to answer the one attempt of a run that does not wait, in milliseconds. */
+const AT_ONCE_MS = 2_000;
+
 const HAS_PROCESS_GROUPS = process.platform !== 'win32';
 
 export const run: Verb = {
@@ -55,22 +51,43 @@ run sh -c '…'. The command and all that it starts are a process group of their
 itself gets; the command has no controlling terminal. Its environment has HOLDFAST_LOCK, and with --fenced HOLDFAST_TOKEN. A run
 that is killed itself (SIGKILL) leaves its command alone: the lock is free when its lease ends, and the command works on.`,
   options: {
-    nonblock: { type: 'boolean', short: 'n', help: 'do not wait: exit 75 if it is held' },
-    wait: { type: 'string', short: 'w', help: 'wait for at most so many seconds, then exit 75' },
+    nonblock: {
+      type: 'boolean',
+      short: 'n',
+      help: 'do not wait: one attempt, exit 75 if it is held',
+    },
+    wait: {
+      type: 'string',
+      short: 'w',
+      help: 'wait for at most so long, such as 30s, also while Redis is away; without it, for ever',
+    },
     shared: { type: 'boolean', short: 's', help: 'as a reader of a read-write lock' },
     exclusive: { type: 'boolean', short: 'x', help: 'as its writer' },
     permits: { type: 'string', help: 'one permit of a semaphore that has so many' },
     fair: { type: 'boolean', help: 'first come, first served' },
     fenced: { type: 'boolean', help: 'with a fencing token, in $HOLDFAST_TOKEN' },
-    lease: { type: 'string', help: 'milliseconds after which the lock ends, without renewal' },
+    lease: { type: 'string', help: 'the lock ends after so long, such as 10m, without renewal' },
     'conflict-exit-code': { type: 'string', short: 'E', help: 'instead of 75' },
-    grace: { type: 'string', help: `milliseconds (${String(GRACE_MS)}, or a third of --lease)` },
+    grace: { type: 'string', help: `such as 10s (${inWords(GRACE_MS)}, or a third of --lease)` },
   },
   positionals: { least: 1, most: 1 },
+  exits: {
+    '0': 'the command has exited with 0; any other code may be its own, too',
+    '65': 'the name is that of other data',
+    '69': 'Redis is not available, or denies a command; nothing was run',
+    '75': 'another owner has the lock; nothing was run',
+    '76': 'the lock was lost, and the command was ended',
+    '126, 127': 'the command cannot be run, or is not found',
+    '128 + n': 'the command was ended by signal n, or run was while it waited',
+  },
   takesCommand: true,
   run: ({ values, positionals: [name = ''], command }) => {
     const options = optionsOf(values);
-    return withClient(values, (holdfast) => runWhileHeld(holdfast, name, options, command));
+    return withClient(
+      values,
+      (holdfast) => runWhileHeld(holdfast, name, options, command),
+      options.waitMs === 0 ? { commandTimeout: AT_ONCE_MS } : {},
+    );
   },
 };
 
@@ -98,14 +115,14 @@ function optionsOf(values: Values): RunOptions {
     throw new CommandError(`--fenced is of plain locks: a ${kind} has no token`);
   if (kind !== 'lock' && isFair)
     throw new CommandError(`--fair is of plain locks: a ${kind} always waits in line`);
-  const waitS = numberOf(values, 'wait', 0);
-  if (waitS !== undefined && values['nonblock'] === true)
+  const waitMs = durationOf(values, 'wait', 0);
+  if (waitMs !== undefined && values['nonblock'] === true)
     throw new CommandError('give one of --nonblock and --wait');
-  const leaseMs = wholeNumberOf(values, 'lease', 1);
-  const graceMs = numberOf(values, 'grace', 0);
+  const leaseMs = durationOf(values, 'lease', 1);
+  const graceMs = durationOf(values, 'grace', 0);
   if (graceMs !== undefined && leaseMs === undefined && graceMs > LONGEST_GRACE_MS)
     throw new CommandError(
-      `--grace is ${String(graceMs)}: for a lock that is renewed it must be at most ${String(LONGEST_GRACE_MS)}`,
+      `--grace is "${String(values['grace'])}": for a lock that is renewed it must be at most ${String(LONGEST_GRACE_MS / 1_000)}s`,
     );
   const busyExitCode = wholeNumberOf(values, 'conflict-exit-code', 0) ?? EXIT.busy;
   if (busyExitCode > 255)
@@ -117,7 +134,7 @@ function optionsOf(values: Values): RunOptions {
     permits: permits ?? 1,
     isFair,
     isFenced,
-    waitMs: values['nonblock'] === true ? 0 : waitS === undefined ? Infinity : waitS * 1_000,
+    waitMs: values['nonblock'] === true ? 0 : (waitMs ?? Infinity),
     leaseMs,
     graceMs: graceMs ?? Math.min(GRACE_MS, (leaseMs ?? Infinity) / 3),
     busyExitCode,
@@ -134,15 +151,16 @@ async function runWhileHeld(
   command: readonly string[],
 ): Promise<number> {
   const received = new Signals();
+  holdfast.on('error', ({ error }) => {
+    // Without a wait, the error of the attempt says the same.
+    if (options.waitMs > 0) warn(error.message);
+  });
   try {
     const hold = await acquire(holdfast, name, options, received.abort);
     if (received.first) {
       await release(hold);
       return numberOfSignal(received.first);
     }
-    holdfast.on('error', ({ error }) => {
-      warn(error.message);
-    });
     let exitCode: number;
     try {
       exitCode = await runCommand(
@@ -185,9 +203,7 @@ async function acquire(
     if (isFenced) return holdfast.getFencedLock(name, { fair: isFair });
     return isFair ? holdfast.getFairLock(name) : holdfast.getLock(name);
   })();
-  // One attempt first: it fails at once if Redis is down, where a wait would go on until Redis is back.
-  const atOnce = wait > 0 ? await lock.tryAcquire({ ...how, wait: 0 }) : undefined;
-  return atOnce ?? (await lock.acquire(how));
+  return await lock.acquire(how);
 }
 
 /** What all locks, and semaphores, have. */

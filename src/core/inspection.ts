@@ -51,9 +51,9 @@ export async function* list(
   { prefix, kinds, limit }: ListRequest,
 ): AsyncGenerator<Inspection, void, undefined> {
   const { connection, keyPrefix } = server;
-  const all = { name: `${prefix}*` };
+  const all = { name: undefined };
   const ask = <T>(question: (limit: TimeLimit) => Promise<T>): Promise<T> =>
-    session.ask(all, question, 'not listed');
+    session.ask(all, question, 'is not complete');
   const masters = await ask((timeLimit) => connection.findMasters(keyPrefix, timeLimit));
   const pattern = `${(keyPrefix + prefix).replace(/[*?[\]\\]/g, '\\$&')}*`;
   const seen = new Set<string>(); // SCAN may return a key twice

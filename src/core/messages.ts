@@ -224,19 +224,25 @@ export function notReleased(
 
 /** Redis could not be asked about a lock: says what is not known, and the latest error. */
 export function redisUnavailable(
-  lockName: string,
+  lockName: string | undefined,
   what: string,
   lastError?: Error,
 ): UnavailableError {
-  const message = `lock "${lockName}" ${what}${lastErrorIn(lastError)}`;
+  const message = `${lockOrList(lockName)} ${what}${lastErrorIn(lastError)}`;
   return new UnavailableError(message, { lockName, ...(lastError && { cause: lastError }) });
 }
 
 /** A server answered with an error that a repeat does not change. */
-export function refused(lockName: string, cause: unknown): HoldfastError {
+export function refused(lockName: string | undefined, cause: unknown): HoldfastError {
+  const which = lockOrList(lockName);
   if (cause instanceof ClosedError)
-    return new ClosedError(`lock "${lockName}": ${cause.message}`, { lockName });
-  return new UnavailableError(`lock "${lockName}": ${inWords(cause)}`, { lockName, cause });
+    return new ClosedError(`${which}: ${cause.message}`, { lockName });
+  return new UnavailableError(`${which}: ${inWords(cause)}`, { lockName, cause });
+}
+
+/** undefined: the question was for all locks. */
+function lockOrList(lockName: string | undefined): string {
+  return lockName === undefined ? 'the list of locks' : `lock "${lockName}"`;
 }
 
 /** A `ping()` of a server, or of a cluster's nodes, failed. `limitMs`: the time limit, if that ended it. */

@@ -52,7 +52,7 @@ export async function retry<T>(
         // (Without permission for TYPE the error says less.)
         const look = lock.keyInTheWay?.();
         const found = look && (await waitLimit.within(look).catch(() => undefined));
-        throw keyConflict(lock.name, found, error);
+        throw keyConflict(lock.name ?? '', found, error);
       }
       const isGone = error instanceof NodeGoneError && waitLimit.isSingleAttempt && !isRepeat;
       if (isLasting(error) || isGone) throw refused(lock.name, error);
@@ -92,7 +92,8 @@ export class Undecided extends Error {
 
 /** A lock that can find out which key is in its way. */
 export interface Conflicting {
-  readonly name: string;
+  /** undefined: the question is for all locks. */
+  readonly name: string | undefined;
   keyInTheWay?(): Promise<KeyInTheWay | undefined>;
 }
 

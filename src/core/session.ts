@@ -190,7 +190,7 @@ export class Session {
 
   /** The error if Redis gave no usable answer within `limitMs`: it was silent or unreachable, or refused every attempt. */
   unanswered(
-    lockName: string,
+    lockName: string | undefined,
     what: string,
     limitMs: number,
     lastError?: Error,
@@ -211,7 +211,7 @@ export class Session {
   }
 
   /** The error if Redis could not be asked about a lock. `what`: what is not known, or not done. */
-  unavailable(lockName: string, what: string, cause?: Error): HoldfastError {
+  unavailable(lockName: string | undefined, what: string, cause?: Error): HoldfastError {
     if (cause instanceof Undecided) return cause.told;
     // The connection's own error says more than "the command was lost with the connection".
     return redisUnavailable(lockName, what, this.connection.lastError ?? cause);
@@ -219,7 +219,7 @@ export class Session {
 
   /** Runs an operation, bounded by `commandTimeout` unless `options` say otherwise. */
   async bounded<T>(
-    lockName: string,
+    lockName: string | undefined,
     what: string,
     operation: (waitLimit: WaitLimit) => Promise<T>,
     options: Partial<WaitLimitOptions> = {},

@@ -33,12 +33,16 @@ const NODE_REDIS = ['redis', '@redis/client'];
 export function libraryFor(source: unknown): Library {
   if (isLibrarySource(source)) return source[LIBRARY]();
   checkKnown(source);
-  const isUrl = typeof source === 'string';
-  if (isUrl && !found(['ioredis']) && found(NODE_REDIS)) return libraryFor({ url: source });
+  if (typeof source === 'string' && usesNodeRedis()) return libraryFor({ url: source });
   // (Making a client to see what it can do would connect it in the oldest versions.)
   if (isOfNodeRedis(source))
     return nodeRedisLibrary(source, () => loaded(NODE_REDIS, 'createSentinel') as NodeRedis);
   return ioredisLibrary(source, () => loaded(['ioredis'], 'Redis') as Ioredis);
+}
+
+/** Whether a URL is for node-redis: only if ioredis is not installed. */
+export function usesNodeRedis(): boolean {
+  return !found(['ioredis']) && found(NODE_REDIS) !== undefined;
 }
 
 function isLibrarySource(source: unknown): source is LibrarySource {

@@ -5,7 +5,11 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, expect, inject } from 'vitest';
 import { runnable } from './compiled.js';
 
-const MAIN = runnable(new URL('../../src/cli/main.ts', import.meta.url));
+/** How npx holdfast is called, without its arguments. */
+export const PROGRAM: readonly string[] = (() => {
+  const { imports, url } = runnable(new URL('../../src/cli/main.ts', import.meta.url));
+  return [process.execPath, ...imports, fileURLToPath(url)];
+})();
 
 const running = new Set<ChildProcess>();
 
@@ -26,10 +30,16 @@ export class Command {
   readonly child: ChildProcess;
   readonly #exit: Promise<unknown[]>;
 
-  constructor(args: readonly string[], env: Record<string, string> = {}) {
-    this.child = spawn(process.execPath, [...MAIN.imports, fileURLToPath(MAIN.url), ...args], {
+  /** `stdout`: a file instead of `out`. */
+  constructor(
+    args: readonly string[],
+    env: Record<string, string> = {},
+    { stdout = 'pipe' }: { stdout?: number | 'pipe' } = {},
+  ) {
+    const [node = '', ...program] = PROGRAM;
+    this.child = spawn(node, [...program, ...args], {
       env: { ...process.env, HOLDFAST_REDIS_URL: inject('redisUrl'), ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: ['ignore', stdout, 'pipe'],
     });
     running.add(this.child);
     this.child.stdout?.on('data', (text: Buffer) => (this.out += text.toString()));

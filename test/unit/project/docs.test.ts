@@ -35,7 +35,7 @@ const NOT_RUN: readonly (readonly [line: RegExp, reason: string])[] = [
   [/^docker compose --profile observe up$/, 'fetches images; observe.test.ts checks what they get'],
   [/^npm install && npm pack$/, 'package.test.ts packs, and installs the package in a project'],
   [/^npm install \.\.\/holdfast\//, 'package.test.ts packs, and installs the package in a project'],
-  [/^npx holdfast /, 'cli.test.ts calls each verb, on locks of its own'],
+  [/^npx holdfast /, 'the tests in integration/cli call each verb, on locks of their own'],
   [/^redis-cli /, 'asks a server that the reader has, about locks that are held there'],
   [/^npx esbuild /, "bundles the reader's program; package.test.ts bundles one"],
   [/^NODE_OPTIONS=\S+ npx jest$/, 'Jest is not installed here'],

@@ -7,7 +7,9 @@ type Tests = Readonly<Record<string, readonly [file: string, title: string]>>;
 
 const DOWN = 'unit/core/redis-down.test.ts';
 const DOCS = 'integration/project/docs-recipes.test.ts';
-const CLI = 'integration/cli/cli.test.ts';
+const CLI = 'integration/cli/usage.test.ts';
+const RUN = 'integration/cli/run.test.ts';
+const RUN_OUTAGE = 'integration/cli/run-outage.test.ts';
 const WEB = 'integration/project/web-recipes.test.ts';
 const JOBS = 'integration/project/job-recipes.test.ts';
 
@@ -84,9 +86,12 @@ const WHEN_REDIS_IS_DOWN: Tests = {
     'a holder learns of it before the remaining masters would let another client in',
   ],
   'a MultiLock': [DOWN, 'a MultiLock waits for the Redis of each member, and holds none of them'],
-  '`npx holdfast run`, at its': [CLI, 'there is no Redis'],
+  '`npx holdfast run`, at its': [
+    RUN_OUTAGE,
+    'while Redis %s, run waits for as long as --wait says',
+  ],
   '`npx holdfast run`, while': [
-    CLI,
+    RUN_OUTAGE,
     'ends its command in time when Redis stays away, and exits 76',
   ],
   '`npx holdfast ls`': [CLI, 'there is no Redis'],
@@ -123,7 +128,7 @@ const WHAT_DO_YOU_WANT_TO_DO: Tests = {
     'unit/testing/advance.test.ts',
     'keeps a watched lock by running every renewal in between',
   ],
-  'run a command': [CLI, 'holds the lock while the command runs, and exits as it does'],
+  'run a command': [RUN, 'holds the lock while the command runs, and exits as it does'],
   'move from': [
     'integration/servers/moving-over.test.ts',
     'a caller that takes both excludes callers of the old lock and of the new one',
