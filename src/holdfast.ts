@@ -22,6 +22,7 @@ import { parseExported } from './core/adoption.js';
 import { inspect as inspectLock, list } from './core/inspection.js';
 import type { AcquirableLock, ExportedHold, OwnHold } from './core/protocol.js';
 import { Server } from './core/server.js';
+import { joinProcess } from './core/neighbours.js';
 import { newClientId, runAsOneOwner, Session } from './core/session.js';
 import { FairLockBackend, FairSingleLock } from './locks/fair.js';
 import { fencedLockOver, parseFencedLock } from './locks/fenced.js';
@@ -35,6 +36,7 @@ import { HOLDS, type PlainSettings, ReentrantLockBackend } from './locks/plain.j
 import { SemaphoreBackend, SingleSemaphore } from './locks/semaphore.js';
 import { SingleLock } from './locks/single-lock.js';
 import { Listeners } from './core/events.js';
+import { explainWrongCalls, KINDS } from './core/wrong-calls.js';
 import {
   type HeldLock,
   type HoldfastDescription,
@@ -71,6 +73,10 @@ import {
  * @group The client
  */
 export class Holdfast implements AsyncDisposable {
+  static {
+    explainWrongCalls(Holdfast, KINDS.client);
+  }
+
   readonly #session: Session;
   readonly #server: Server;
   readonly #listeners: Listeners;
@@ -80,6 +86,8 @@ export class Holdfast implements AsyncDisposable {
   /** What the client's Redlocks share; undefined: it has made none. */
   #quorum: QuorumServices | undefined;
   #closing: Promise<void> | undefined;
+  /** Hides this client from the others of the process. */
+  readonly #leaveProcess: () => void;
 
   /**
    * Creates a client, which connects at once in the background. Locks wait for the connection.
@@ -98,6 +106,7 @@ export class Holdfast implements AsyncDisposable {
     const { connection } = this.#server;
     this.#session = new Session({ ...given, clientId, schedule }, connection, events);
     connection.listen({ ready: this.#session.connected, disturbed: this.#session.moved });
+    this.#leaveProcess = joinProcess(clientId, () => this.#sessions);
   }
 
   /**
@@ -503,5 +512,6 @@ export class Holdfast implements AsyncDisposable {
     await this.#server.close();
     this.#session.schedule.stop();
     this.#listeners.closed();
+    this.#leaveProcess();
   }
 }

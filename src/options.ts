@@ -1,7 +1,10 @@
 // Reads the options of a client; what is wrong with them is an error before anything is sent.
 
+import { OptionError } from './api/errors.js';
 import {
   givenWait,
+  invalid,
+  isPlainObject,
   parseBoolean,
   parseCount,
   parseDuration,
@@ -9,8 +12,9 @@ import {
   parseText,
   parseWait,
   type Wait,
+  shown,
 } from './api/options.js';
-import type { RedisSource } from './redis/installed.js';
+import { isClient, type RedisSource } from './redis/installed.js';
 
 /**
  * Options of a {@link Holdfast}; times in milliseconds.
@@ -19,7 +23,8 @@ import type { RedisSource } from './redis/installed.js';
  */
 export interface HoldfastOptions {
   /**
-   * Where Redis is: a URL, options of ioredis or node-redis, or a client of one of them. A client is only read, never used or closed. Each
+   * Where Redis is: a URL, options of ioredis or node-redis, or a client of one of them. A client is only read, never used or closed,
+   * and need not be open. Each
    * new connection uses the credentials that the options, or the client's options, have by then.
    */
   redis: RedisSource;
@@ -38,8 +43,8 @@ export interface HoldfastOptions {
    */
   wait?: number | undefined;
   /**
-   * What the id of this client begins with, for debugging: any text that is not empty. 12 hex digits follow, so no two clients share an id.
-   * Default: `<host>-<pid>`.
+   * What the id of this client begins with, for debugging: 1 to 100 characters, none of them a control character. The last 32 characters of
+   * the host's name, the process id and 12 hex digits follow, so no two clients share an id. Default: none, the id begins with the host.
    */
   clientId?: string | undefined;
   /** Stands before every lock name, after the `keyPrefix` of the client or options given as `redis`, if there is one. Default: none. */
@@ -99,7 +104,7 @@ const KNOWN_OPTIONS = [
 
 /** The given options or their defaults; without `redis`, which the client library reads. */
 export interface ParsedHoldfastOptions {
-  /** What the client's id begins with; undefined: `<host>-<pid>`. */
+  /** What stands before host and process in the client's id; undefined: nothing. */
   readonly clientId: string | undefined;
   readonly keyPrefix: string;
   readonly lockWatchdogTimeoutMs: number;
@@ -115,6 +120,7 @@ export interface ParsedHoldfastOptions {
 }
 
 export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOptions {
+  refuseWhereRedisIs(options);
   const given = parseOptions('the options of new Holdfast()', options, KNOWN_OPTIONS);
   const lockWatchdogTimeoutMs = parseDuration(
     given.lockWatchdogTimeout ?? 30_000,
@@ -129,7 +135,7 @@ export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOp
   );
   const { clientId, keyPrefix = '', classicUnlockChannels, replicas, longHold, traceHolds } = given;
   return {
-    clientId: clientId === undefined ? clientId : parseText(clientId, 'clientId'),
+    clientId: clientId === undefined ? clientId : parseClientId(clientId),
     keyPrefix: keyPrefix === '' ? '' : parseText(keyPrefix, 'keyPrefix'),
     lockWatchdogTimeoutMs,
     commandTimeoutMs,
@@ -141,6 +147,36 @@ export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOp
     longHoldMs: longHold === undefined ? undefined : parseDuration(longHold, 'longHold', 1),
     tracesHolds: parseBoolean(traceHolds ?? false, 'traceHolds'),
   };
+}
+
+/** Options that say where Redis is, or how to connect to it; and names under which other libraries take a client. */
+const OF_REDIS =
+  'url uri host hostname hosts port path socket sentinels sentinelRootNodes rootNodes nodes cluster db database username user password tls name client clients redisClient connection';
+
+/** Refuses what belongs into the option `redis`, in place of all options or among them. */
+function refuseWhereRedisIs(options: unknown): void {
+  const right = 'where Redis is stands in the option "redis", such as new Holdfast({ redis: ';
+  if (typeof options === 'string')
+    throw new OptionError(`new Holdfast() was given ${shown(options)}: ${right}url })`);
+  if (options instanceof URL)
+    throw new OptionError(`new Holdfast() was given a URL: ${right}url.href })`);
+  if (isClient(options))
+    throw new OptionError(`new Holdfast() was given a client: ${right}client })`);
+  if (!isPlainObject(options)) return;
+  const name = Object.keys(options).find((each) => OF_REDIS.split(' ').includes(each));
+  if (name === undefined) return;
+  const example = /client|connection/i.test(name) ? name : `{ ${name}: … }`;
+  throw new OptionError(`the options of new Holdfast() have no "${name}": ${right}${example} })`);
+}
+
+/** What begins the client's id. It is part of each owner on the server, and is shown in logs and on terminals: no line may be forged with it. */
+function parseClientId(clientId: unknown): string {
+  if (typeof clientId === 'string' && /^[^\p{Cc}\p{Cs}]{1,100}$/u.test(clientId)) return clientId;
+  throw invalid(
+    'clientId',
+    clientId,
+    'a string of 1 to 100 characters, without control characters',
+  );
 }
 
 /** Reads the time limit that was given, in milliseconds. */

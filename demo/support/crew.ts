@@ -107,7 +107,7 @@ export class Crew extends EventEmitter<CrewEvents> implements AsyncDisposable {
 
   /** The worker with this owner id. */
   withOwner(ownerId: string): Worker | undefined {
-    return this.workers.find(({ clientId }) => ownerId.startsWith(`${clientId}:`));
+    return this.workers.find(({ clientId }) => ownerId.startsWith(`${clientId}-`));
   }
 
   /** All workers work under this kind of lock from now on, each at its task. */

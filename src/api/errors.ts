@@ -38,8 +38,8 @@ export interface ErrorContext {
 export abstract class HoldfastError extends Error {
   /** The stable, machine-readable name of this error. */
   abstract readonly code: ErrorCode;
-  /** The section of the docs to read on: `errors/lock-lost` is `docs/reference/errors.md#lock-lost`. */
-  abstract readonly help: `errors/${string}`;
+  /** The section to read on, in a file of this package: `docs/reference/errors.md#lock-lost`. */
+  abstract readonly help: `docs/reference/errors.md#${string}`;
   /** The name of the lock that the error is about; undefined: it is about no lock. */
   readonly lockName: string | undefined;
 
@@ -61,6 +61,9 @@ export interface SeenHolder {
   holderTtlMs: number;
 }
 
+/** The same, where it may not be known. */
+type SeenBefore = { readonly [Field in keyof SeenHolder]?: SeenHolder[Field] | undefined };
+
 /**
  * Another owner had the lock until the call's `wait` ran out. The guarded work was not begun.
  *
@@ -70,13 +73,13 @@ export class LockTimeoutError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockTimeoutError';
   readonly code = 'LOCK_TIMEOUT';
-  readonly help = 'errors/lock-timeout';
+  readonly help = 'docs/reference/errors.md#lock-timeout';
   /** The owner that was last seen to hold the lock, or one of several: `<clientId>:<n>`; while nobody held it, the first in the queue. */
   readonly holder: string | undefined;
   /** What was then left of that owner's lease, in milliseconds; -1: no expiry; 0: it was just over, or there was none yet. */
   readonly holderTtlMs: number | undefined;
 
-  constructor(message: string, context: ErrorContext & Partial<SeenHolder> = {}) {
+  constructor(message: string, context: ErrorContext & SeenBefore = {}) {
     super(message, context);
     this.holder = context.holder;
     this.holderTtlMs = context.holderTtlMs;
@@ -92,7 +95,7 @@ export class LockNotHeldError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockNotHeldError';
   readonly code = 'LOCK_NOT_HELD';
-  readonly help = 'errors/lock-not-held';
+  readonly help = 'docs/reference/errors.md#lock-not-held';
 }
 
 /**
@@ -118,7 +121,7 @@ export class LockLostError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockLostError';
   readonly code = 'LOCK_LOST';
-  readonly help = 'errors/lock-lost';
+  readonly help = 'docs/reference/errors.md#lock-lost';
   /** How it was lost. */
   readonly lossReason: LossReason;
 
@@ -137,7 +140,17 @@ export class LockAbortedError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockAbortedError';
   readonly code = 'LOCK_ABORTED';
-  readonly help = 'errors/lock-aborted';
+  readonly help = 'docs/reference/errors.md#lock-aborted';
+  /** The owner that was last seen to have the lock, as in {@link LockTimeoutError}; undefined: none was seen. */
+  readonly holder: string | undefined;
+  /** What was then left of that owner's lease, in milliseconds; -1: no expiry; 0: it was just over, or there was none yet. */
+  readonly holderTtlMs: number | undefined;
+
+  constructor(message: string, context: ErrorContext & SeenBefore = {}) {
+    super(message, context);
+    this.holder = context.holder;
+    this.holderTtlMs = context.holderTtlMs;
+  }
 }
 
 /**
@@ -149,7 +162,7 @@ export class LockExportedError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockExportedError';
   readonly code = 'LOCK_EXPORTED';
-  readonly help = 'errors/lock-exported';
+  readonly help = 'docs/reference/errors.md#lock-exported';
 }
 
 /**
@@ -161,7 +174,7 @@ export class ClosedError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'ClosedError';
   readonly code = 'CLIENT_CLOSED';
-  readonly help = 'errors/client-closed';
+  readonly help = 'docs/reference/errors.md#client-closed';
 }
 
 /**
@@ -173,7 +186,7 @@ export class UnavailableError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'UnavailableError';
   readonly code = 'REDIS_UNAVAILABLE';
-  readonly help = 'errors/redis-unavailable';
+  readonly help = 'docs/reference/errors.md#redis-unavailable';
 }
 
 /**
@@ -185,7 +198,7 @@ export class QuorumError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'QuorumError';
   readonly code = 'NO_QUORUM';
-  readonly help = 'errors/no-quorum';
+  readonly help = 'docs/reference/errors.md#no-quorum';
   /** What each master that was asked answered. */
   readonly nodes: readonly NodeAnswer[];
 
@@ -209,7 +222,7 @@ export class KeyConflictError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'KeyConflictError';
   readonly code = 'KEY_CONFLICT';
-  readonly help = 'errors/key-conflict';
+  readonly help = 'docs/reference/errors.md#key-conflict';
   /** The key that is in the way; undefined: that could not be found out. */
   readonly key: string | undefined;
   /** The type of the data at that key, as Redis' `TYPE` names it: `string`, `hash`, … */
@@ -231,7 +244,7 @@ export class LockUpgradeError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'LockUpgradeError';
   readonly code = 'LOCK_UPGRADE';
-  readonly help = 'errors/lock-upgrade';
+  readonly help = 'docs/reference/errors.md#lock-upgrade';
 }
 
 /**
@@ -243,7 +256,7 @@ export class OptionError extends HoldfastError {
   /** The name of the class. */
   override readonly name = 'OptionError';
   readonly code = 'INVALID_OPTION';
-  readonly help = 'errors/invalid-option';
+  readonly help = 'docs/reference/errors.md#invalid-option';
 }
 
 // What one master of a Redlock answered to a vote, a query, a renewal or a release.

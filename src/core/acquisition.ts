@@ -23,8 +23,9 @@ import {
 import { Adopter } from './adoption.js';
 import { Grant, KEPT_WEIGHT } from './grant.js';
 import { assertEnterable, type GrantHolder, holderToReenter, SingleHold } from './hold.js';
-import { aborted, heldByCallerOfClient, heldElsewhere, ranOut } from './messages.js';
+import { aborted, heldByCallerOfClient, heldByNeighbour, heldElsewhere, ranOut } from './messages.js';
 import { lockCallBegins, NestedCall, selfWaitOf, warnOfShortTimes } from './misuse.js';
+import { neighbourOf, waitForNeighbour } from './neighbours.js';
 import {
   type AcquirableLock,
   type AcquireReply,
@@ -170,7 +171,7 @@ class Acquisition implements Call {
     if (!isQuiet && areCallsHeard())
       this.#message = acquireBegins(this.#session, this.#about, this.#newWaitId());
     if (isClosed) throw this.#refused(this.#session.closedError(name));
-    if (signal?.aborted) throw this.#refused(aborted(name, 'nothing was sent', signal));
+    if (signal?.aborted) throw this.#refused(aborted(this.#lock, 'nothing was sent', signal));
     const kept = this.#isOutermost ? this.#takeKept() : undefined;
     if (kept) {
       const hold = this.#begin(this.#holder(kept), 'kept');
@@ -487,7 +488,9 @@ class Acquisition implements Call {
     // A member of a MultiLock must not wait, since other members may be held meanwhile.
     const isAlone = waitMs === 0 && attemptMs === undefined;
     if (seen.isAskedFor && isAlone && this.#tookMs < LONGEST_ASKING_MS) return this.#tryAgainSoon();
-    if (waitMs === 0 || this.#limit.isOverdue) throw heldElsewhere(this.#lock, this.#request, seen);
+    if (waitMs === 0) throw heldElsewhere(this.#lock, this.#request, seen);
+    if (this.#limit.isOverdue)
+      throw heldElsewhere(this.#lock, this.#request, seen, this.#hint(seen));
     if (seen.letsPass) this.#lookBeforeEnd();
     else this.#beginWaiting(seen);
     return 'held';
@@ -506,7 +509,8 @@ class Acquisition implements Call {
    */
   #beginWaiting({ holder, holderTtlMs }: SeenHolder): void {
     if (this.#endWaiting) return;
-    const { position, selfWait } = this.#request;
+    const { position } = this.#request;
+    const selfWait = (this.#request.selfWait ??= waitForNeighbour(this.#session, holder));
     const lock = this.#lock;
     const limit = this.#limit;
     this.#lookBeforeEnd();
@@ -523,7 +527,13 @@ class Acquisition implements Call {
     }));
     if (this.#message) acquireWaits(this.#message, holder);
     const deafen = [...outwards(position)].map((scope) => scope.onEnter(lock.id, limit));
-    const nested = new NestedCall(this.#session, lock, position, selfWait);
+    const nested = new NestedCall(
+      this.#session,
+      lock,
+      position,
+      selfWait,
+      () => this.#waiter?.lastAnswer?.holder?.holder ?? holder,
+    );
     const endWait = this.#session.beginWait(lock.id);
     this.#endWaiting = () => {
       endWait();
@@ -670,7 +680,10 @@ class Acquisition implements Call {
     const session = this.#session;
     const { signal, waitMs, waitIs, leaseMs } = this.#request;
     const { name } = this.#lock;
-    if (over.ending === 'aborted') return aborted(name, 'while waiting', signal);
+    if (over.ending === 'aborted') {
+      const seen = this.#waiter?.lastAnswer?.holder ?? this.#localGrant;
+      return aborted(this.#lock, 'while waiting', signal, seen);
+    }
     if (over.ending === 'closed') return session.closedError(name);
     const lastError = over.lastError ?? this.#waiter?.lastAnswer?.lastError;
     const isDecided = this.#isReachable && !(lastError instanceof Undecided);
@@ -700,12 +713,13 @@ class Acquisition implements Call {
     return this.#lock.isReachable ?? this.#session.connection.isReady;
   }
 
-  /** A hint for the error message, if the caller waited for itself or for another caller of this client. */
+  /** A hint for the error message, if the caller waited for itself or for another caller of this process. */
   #hint({ holder }: SeenHolder): string {
     const nested = this.#request.selfWait?.();
     if (nested) return `; ${nested.why}`;
-    if (this.#localGrant?.holder !== holder) return '';
-    return heldByCallerOfClient(this.#session.anonymous.held(this.#lock.id) !== undefined);
+    if (this.#localGrant?.holder === holder)
+      return heldByCallerOfClient(this.#session.anonymous.held(this.#lock.id) !== undefined);
+    return neighbourOf(this.#session, holder) ? heldByNeighbour() : '';
   }
 
   /** This client's own grant of the lock; not a shared one if the caller asked for a shared one, since that was not in its way. */

@@ -3,6 +3,7 @@
 import { channel } from 'node:diagnostics_channel';
 import { inspect } from 'node:util';
 import { EventEmitter } from 'eventemitter3';
+import { invalid, parseFunction } from '../api/options.js';
 import { CHANNELS, type PointMessages } from '../api/channels.js';
 import type { ErrorEvent, Events, HoldfastEvents } from '../api/events.js';
 import { News } from '../redis/reconnecting.js';
@@ -39,14 +40,17 @@ export class Listeners implements Events {
   }
 
   on<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    checkListener(name, listener);
     this.#emitter.on(name, this.#guard(name, listener));
   }
 
   once<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    checkListener(name, listener);
     this.#emitter.once(name, this.#guard(name, listener));
   }
 
   off<Name extends keyof HoldfastEvents>(name: Name, listener: Listener<Name>): void {
+    checkListener(name, listener);
     this.#emitter.off(name, this.#guard(name, listener));
   }
 
@@ -136,6 +140,26 @@ export class Listeners implements Events {
     this.#guarded.set(listener, guarded);
     return guarded;
   }
+}
+
+/** Each name of an event once. */
+const EVENTS: Readonly<Record<keyof HoldfastEvents, true>> = {
+  acquired: true,
+  released: true,
+  waiting: true,
+  renewed: true,
+  lost: true,
+  warning: true,
+  error: true,
+  refused: true,
+  recovered: true,
+};
+
+/** @throws OptionError there is no such event, so that the listener would never be called; or it is no function */
+function checkListener(name: unknown, listener: unknown): void {
+  if (typeof name !== 'string' || !Object.hasOwn(EVENTS, name))
+    throw invalid('the name of an event', name, `one of ${Object.keys(EVENTS).join(', ')}`);
+  parseFunction(listener, `the listener of "${name}"`);
 }
 
 /** How often a listener has failed, and of how many of its failures a process warning was emitted: of each message once. */

@@ -21,6 +21,7 @@ import {
 } from './messages.js';
 import { exportedText, whereIs } from './adoption.js';
 import { warnOfShortTime } from './misuse.js';
+import { explainWrongCalls, KINDS } from './wrong-calls.js';
 import { inTurn } from '../runtime/node.js';
 import { currentScope, type Holder, holdersAround, nearestHolder, Scope } from '../scopes/scope.js';
 
@@ -28,6 +29,10 @@ import { currentScope, type Holder, holdersAround, nearestHolder, Scope } from '
 export const EXTENSION = 'the lease of extend()';
 
 export class SingleHold implements OwnHold {
+  static {
+    explainWrongCalls(SingleHold, KINDS.hold);
+  }
+
   readonly #session: Session;
   readonly #holder: GrantHolder;
   #origin: HoldOrigin;

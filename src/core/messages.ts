@@ -15,7 +15,7 @@ import {
   type SeenHolder,
   UnavailableError,
 } from '../api/errors.js';
-import { describe, failureKind, isReply } from '../redis/failure.js';
+import { describe, failureKind, isPermissionMissing, isReply } from '../redis/failure.js';
 import type { AcquirableLock, KeyInTheWay } from './protocol.js';
 import type { Wait, WaitIs } from '../api/options.js';
 import { shownToken } from '../api/description.js';
@@ -67,10 +67,11 @@ export function memberHeldElsewhere(
   lockName: string,
   wait: Wait,
   cause: LockTimeoutError,
+  hint: string,
 ): LockTimeoutError {
   const { lockName: member = '', holder = 'somebody', holderTtlMs = -1 } = cause;
   return new LockTimeoutError(
-    `lock "${lockName}" not acquired ${within(wait)}: its member "${member}" is held by ${holder}`,
+    `lock "${lockName}" not acquired ${within(wait)}: its member "${member}" is held by ${holder}${hint}`,
     { lockName, holder, holderTtlMs, cause },
   );
 }
@@ -158,15 +159,18 @@ export function notExportable(lockName: string, why: string): OptionError {
   return new OptionError(`lock "${lockName}": the hold cannot be exported: ${why}`, { lockName });
 }
 
+/** `seen`: the owner that was last seen to have the lock. */
 export function aborted(
-  lockName: string,
+  lock: Wanted,
   when: string,
   signal: AbortSignal | undefined,
+  seen?: SeenHolder,
 ): LockAbortedError {
-  return new LockAbortedError(`lock "${lockName}" not acquired: the signal aborted, ${when}`, {
-    lockName,
-    cause: signal?.reason,
-  });
+  const { name: lockName } = lock;
+  const last = seen ? `; last seen: ${inTheWay(lock, seen)}` : '';
+  const message = `${wanted(lock)} not acquired: the signal aborted, ${when}${last}`;
+  const { holder, holderTtlMs } = seen ?? {};
+  return new LockAbortedError(message, { lockName, cause: signal?.reason, holder, holderTtlMs });
 }
 
 /** A hint if another caller of the same client had the lock when the wait ran out: they may wait for each other, or the call for itself. */
@@ -177,6 +181,19 @@ export function heldByCallerOfClient(isAnonymous: boolean): string {
   return `; another caller of this client has it: ${nested}if they take several locks one by one, they may wait for each other, getMultiLock() takes all at once`;
 }
 
+const ONE_CLIENT =
+  'use one Holdfast for both, since a call re-enters only what its own client holds';
+
+/** The same hint if another client of this process had the lock. */
+export function heldByNeighbour(): string {
+  return `; another Holdfast of this process has it: if this call is nested in that hold, ${ONE_CLIENT}`;
+}
+
+/** Why a call waits for itself: it is made inside a hold of another client of this process. */
+export function neighbourHolds(holder: string): string {
+  return `another Holdfast of this process holds it around the call that waits (as ${holder}), which waits for itself; ${ONE_CLIENT}`;
+}
+
 /** Why a call waits for itself: its caller holds the lock by `lock()` or `tryLock()`. `onlyReads`: it holds the read lock. */
 export function callerHolds(holder: string, onlyReads: boolean): string {
   return (
@@ -185,11 +202,17 @@ export function callerHolds(holder: string, onlyReads: boolean): string {
   );
 }
 
-/** `onlyReads`: the client holds the read lock. */
-export function mayBeNestedMessage(lockName: string, holder: string, onlyReads: boolean): string {
+/** `onlyReads`: the client holds the read lock. `isOurs`: it is the client that waits, and not another one of this process. */
+export function mayBeNestedMessage(
+  lockName: string,
+  holder: string,
+  onlyReads: boolean,
+  isOurs: boolean,
+): string {
+  const whose = isOurs ? 'this client' : 'another Holdfast of this process';
   return (
-    `lock "${lockName}" has been waited for for 30 s while this client holds it outside any scope (as ${holder}). ` +
-    `The waiting call may be nested in the holding one, and wait for itself. If it is: ${reenter(onlyReads)}`
+    `lock "${lockName}" has been waited for for 30 s while ${whose} holds it outside any scope (as ${holder}). ` +
+    `The waiting call may be nested in the holding one, and wait for itself. If it is: ${isOurs ? reenter(onlyReads) : ONE_CLIENT}`
   );
 }
 
@@ -283,11 +306,15 @@ export function wishRefused(reason: string): UnavailableError {
 }
 
 function inWords(cause: unknown): string {
-  return cause instanceof Error ? describe(cause) : String(cause);
+  if (!(cause instanceof Error)) return String(cause);
+  const words = describe(cause);
+  return isPermissionMissing(cause) ? `${words.replace(/\.$/, '')}; ${ACL_HELP}` : words;
 }
 
+const ACL_HELP = 'npx holdfast acl prints the permissions that a user of holdfast needs';
+
 function lastErrorIn(cause: Error | undefined): string {
-  return cause ? ` (last error: ${describe(cause)})` : '';
+  return cause ? ` (last error: ${inWords(cause)})` : '';
 }
 
 /** A command met a key of another kind. */
@@ -301,9 +328,8 @@ export function keyConflict(
     const message = `lock "${lockName}": its key, or one beside it, holds something that is not a lock; ${remedy}`;
     return new KeyConflictError(message, { lockName, cause });
   }
-  const { key, type, node, expected } = found;
+  const { key, type, node, expected, what = TYPES[type] ?? `of type ${type}` } = found;
   const where = node === undefined ? '' : ` on ${node}`;
-  const what = TYPES[type] ?? `of type ${type}`;
   const message = `lock "${lockName}": the key "${key}"${where} is in the way: it is ${what}, and not ${expected}; ${remedy}`;
   return new KeyConflictError(message, { lockName, cause, key, keyType: type });
 }
@@ -326,6 +352,7 @@ export const UNLOCK_MISTAKES = [
   'held around',
   'undone',
   'forgotten',
+  'acquired',
   'none in this run',
   'none outside a run',
 ] as const;
@@ -347,7 +374,8 @@ export function unlockRefused(
     failed: `the lock() or tryLock()${half} of this code did not get it; call unlock() only where tryLock() returned true${INSTEAD}`,
     pending: `its lock() or tryLock() is still under way, since it was not awaited${isInRun ? '' : INSTEAD}`,
     'held around':
-      'it is held around this call by withLock(), a hold or an outer run, which releases it; unlock() undoes only lock() and tryLock()',
+      'it is held around this call by acquire(), which hold.release() undoes, or by withLock() or an outer run, which release it; unlock() undoes only lock() and tryLock()',
+    acquired: `this client holds it by acquire(): call hold.release() of the hold that acquire() returned; unlock() undoes only lock() and tryLock()`,
     undone: `the lock() or tryLock()${half} of this code was unlocked already${INSTEAD}`,
     forgotten: `this code has called lock() or tryLock() for so many locks outside a run that its oldest calls are forgotten${INSTEAD}`,
     'none in this run': `this run has no lock() or tryLock()${half} to undo`,

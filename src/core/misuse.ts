@@ -14,6 +14,7 @@ import {
   UNLOCK_MISTAKES,
   unlockRefused,
 } from './messages.js';
+import { neighbourOf } from './neighbours.js';
 import type { Session } from './session.js';
 import type { Due, Scheduled } from '../runtime/schedule.js';
 import { heldByCaller, latestKind, type MarkedLock } from '../scopes/anonymous.js';
@@ -39,23 +40,24 @@ export function selfWaitOf(lock: MarkedLock): SelfWait | undefined {
   };
 }
 
-type Surroundings = Pick<Session, 'schedule' | 'anonymous' | 'warnings'>;
-
 /** A waiting call. Emits one warning if it waits for itself, or may do so. */
 export class NestedCall implements Due {
   scheduled: Scheduled | undefined;
-  readonly #session: Surroundings;
+  readonly #session: Session;
   readonly #lock: AcquirableLock;
   readonly #sinceMs: number;
   /** Whether the call is made in a run, where a `lock()` around that run leaves no mark. */
   readonly #isInRun: boolean;
   readonly #selfWait: SelfWait | undefined;
+  readonly #holder: () => string;
 
+  /** `holder`: the owner that has the lock, by the latest answer. */
   constructor(
-    session: Surroundings,
+    session: Session,
     lock: AcquirableLock,
     position: Scope | undefined,
-    selfWait?: SelfWait,
+    selfWait: SelfWait | undefined,
+    holder: () => string,
   ) {
     const { schedule } = session;
     this.#session = session;
@@ -63,6 +65,7 @@ export class NestedCall implements Due {
     this.#sinceMs = schedule.clock.nowMs();
     this.#isInRun = actingScope(position) !== undefined;
     this.#selfWait = selfWait;
+    this.#holder = holder;
     if (selfWait) schedule.within(this, SELF_WAIT_WARNING_MS);
     // Not for permits: long waits for them are normal.
     else if (lock.isReentrant !== false) schedule.within(this, MAY_BE_NESTED_MS);
@@ -89,14 +92,16 @@ export class NestedCall implements Due {
   #warnIfNested(): void {
     const { anonymous, schedule, warnings } = this.#session;
     const { id, name } = this.#lock;
-    const hold = anonymous.held(id);
+    const ours = anonymous.held(id);
+    const holder = this.#holder();
+    const hold = ours ?? neighbourOf(this.#session, holder)?.held(holder)?.anonymous;
     // Outside any run, the context already shows that the call is not nested in a lock() or tryLock().
     const mayBeNested = hold !== undefined && (!hold.isUnlockable || this.#isInRun);
     const waitedMs = schedule.clock.nowMs() - this.#sinceMs;
     const leftMs = MAY_BE_NESTED_MS - (mayBeNested ? Math.min(waitedMs, hold.heldForMs) : 0);
     if (!mayBeNested || leftMs > 0) schedule.within(this, leftMs);
     else {
-      const message = mayBeNestedMessage(name, hold.ownerId, hold.isShared);
+      const message = mayBeNestedMessage(name, hold.ownerId, hold.isShared, hold === ours);
       warnings.warn('nested call', name, message, hold.ownerId);
     }
   }
@@ -160,7 +165,14 @@ export function nothingToUnlock(
 ): LockNotHeldError {
   const acting = actingScope(currentScope());
   const known = acting ? [acting.lockCalls.has(id) && 'pending'] : marked.map(latestKind);
-  const found = [...known, isHeldAround && 'held around', acting && 'none in this run'];
+  const isAcquired =
+    !acting && marked.some(({ holds, lock }) => holds.held(lock.id)?.isUnlockable === false);
+  const found = [
+    ...known,
+    isHeldAround && 'held around',
+    isAcquired && 'acquired',
+    acting && 'none in this run',
+  ];
   const mistake = UNLOCK_MISTAKES.find((each) => found.includes(each)) ?? 'none outside a run';
   return unlockRefused(name, isShared, mistake, acting !== undefined);
 }

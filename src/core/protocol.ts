@@ -312,6 +312,8 @@ export interface KeyInTheWay {
   readonly expected: string;
   /** The server's answer to `TYPE`. */
   readonly type: string;
+  /** What the key holds, in words, as far as that is known. */
+  readonly what?: string | undefined;
   /** The master that has the key, as `host:port`, where there are several. */
   readonly node?: string | undefined;
 }
@@ -420,7 +422,7 @@ export interface CallersRequest extends LockRequest {
   /** The scope that `withLock` opens; undefined: another call, which acts for the innermost run. */
   readonly ownScope: Scope | undefined;
   /** undefined: the call is not known to be nested in a hold that it cannot re-enter. */
-  readonly selfWait: SelfWait | undefined;
+  selfWait: SelfWait | undefined;
 }
 
 /** The part of its request that a hold keeps. */

@@ -115,9 +115,43 @@ export async function keyOfAnotherType(
   );
   for (const [index, { key, type, expected }] of keys.entries()) {
     const found = types[index] ?? 'none';
-    if (found !== type && found !== 'none') return { key, expected, type: found };
+    if (found === type || found === 'none') continue;
+    return { key, expected, type: found, what: index === 0 ? OTHERS[found] : undefined };
   }
   // All types are right: the content of the lock's own key is wrong.
   const [lock] = keys;
-  return lock && types[0] === 'hash' ? { ...lock, type: 'hash' } : undefined;
+  if (!lock || types[0] !== 'hash') return undefined;
+  const what = await kindOfHash(connection, lock.key).catch(() => undefined);
+  return { ...lock, type: 'hash', what };
 }
+
+/** What other libraries store under the name of a lock, by its type. */
+const OTHERS: Readonly<Record<string, string>> = {
+  string: 'a string, as redlock and SET NX write',
+  zset: 'a sorted set, as a semaphore of redis-semaphore is',
+};
+
+/** The permits of a read-write lock, all of which a writer takes. */
+const READ_WRITE_CAPACITY = '2147483648';
+
+/** A hash with more fields is not read: it may be huge, and is no lock. */
+const MOST_FIELDS = 4;
+
+/** Which kind of lock a hash is, in words; undefined: none that is known. */
+async function kindOfHash(connection: RedisClient, key: string): Promise<string | undefined> {
+  const [capacity, mode] = (await connection.command('hmget', key, 'capacity', 'mode')) as (
+    string | null
+  )[];
+  if (capacity === READ_WRITE_CAPACITY) return 'a read-write lock of holdfast';
+  if (/^\d+$/.test(capacity ?? '')) return 'a semaphore of holdfast';
+  if (mode === 'read' || mode === 'write') return 'a read-write lock of Redisson';
+  if (Number(await connection.command('hlen', key)) > MOST_FIELDS) return undefined;
+  // (ioredis makes an object of it.)
+  const fields = (await connection.command('hgetall', key)) as string[] | Record<string, string>;
+  const texts = Array.isArray(fields) ? fields : Object.entries(fields).flat();
+  const isLock = texts.every((text, index) => (index % 2 === 0 ? OWNER : COUNT).test(text));
+  return isLock ? 'a lock of holdfast or Redisson' : undefined;
+}
+
+const OWNER = /^.+:-?\d+$/s;
+const COUNT = /^(\d+|-1)$/;

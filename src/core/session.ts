@@ -419,15 +419,19 @@ class Grants implements Iterable<SessionGrant> {
   }
 }
 
-// The id of a client, and its owners. By default they name host and process, so that "held by …" in a log says where to look. Both are
-// unique; but a client whose library brings its own random numbers has the same ids in every run.
+// The id of a client, and its owners. They name host and process, so that "held by …" in a log says where to look. Both are unique; but a
+// client whose library brings its own random numbers is simulated, and has the same ids in every run.
 
 /** A source of numbers from 0 to 1; undefined: the process's cryptographic one. */
 type Random = (() => number) | undefined;
 
-/** `<name>-<12 hex digits>`, so that clients of the same name differ; without a name `<host>-<pid>-<12 hex digits>`. */
-export function newClientId(name = `${host()}-${String(process.pid)}`, random?: Random): string {
-  return `${name}-${hexDigits(12, random)}`;
+/** How many characters of the host's name a client's id has: the end of a pod's name tells pods apart. */
+const HOST_CHARACTERS = 32;
+
+/** `<text>-<host>-<pid>-<12 hex digits>`; the text is the user's, and may be left out. */
+export function newClientId(text?: string, random?: Random): string {
+  const where = random ? 'simulated' : `${host()}-${String(process.pid)}`;
+  return `${text === undefined ? '' : `${text}-`}${where}-${hexDigits(12, random)}`;
 }
 
 /**
@@ -458,7 +462,7 @@ export function hexDigits(count: number, random?: Random): string {
 
 function host(): string {
   try {
-    return hostname();
+    return Array.from(hostname()).slice(-HOST_CHARACTERS).join('');
   } catch {
     return 'unknown'; // not permitted, as in Deno without --allow-sys
   }

@@ -22,6 +22,7 @@ import type { HoldOrigin, OwnHold } from '../core/protocol.js';
 import type { Session } from '../core/session.js';
 import type { HoldWatch } from '../core/hold-watch.js';
 import { whileHeld } from '../core/hold.js';
+import { explainWrongCalls, KINDS } from '../core/wrong-calls.js';
 import { rejecting } from '../runtime/node.js';
 import { actingScope, currentScope, Scope } from '../scopes/scope.js';
 import { leaveMarks, type MarkedLock } from '../scopes/anonymous.js';
@@ -39,6 +40,10 @@ const LOCK_OPTIONS = ['lease', 'lockAtLeastFor', 'signal', 'label'] as const;
 const ALL_OPTIONS = ['wait', ...LOCK_OPTIONS] as const;
 
 export abstract class BaseLock implements Lock {
+  static {
+    explainWrongCalls(BaseLock, KINDS.lock);
+  }
+
   abstract readonly name: string;
 
   lock(lease?: number | LockOptions): Promise<void> {
@@ -242,27 +247,5 @@ export async function unlessHeldElsewhere<T>(acquire: () => Promise<T>): Promise
   } catch (error) {
     if (error instanceof LockTimeoutError) return undefined;
     throw error;
-  }
-}
-
-// Methods that locks have, but semaphores and read-write locks do not: instead of "is not a function", a call from plain JavaScript gets an
-// error that names the right method.
-
-/**
- * Adds methods that reject with a TypeError. No type declares them, so TypeScript refuses the call as before.
- *
- * @param instead - what to call, by the name of the method
- */
-export function addMissingMethods(
-  { prototype }: { readonly prototype: { readonly name: string } },
-  kind: string,
-  instead: Readonly<Record<string, string>>,
-): void {
-  for (const [method, right] of Object.entries(instead)) {
-    const value = function (this: { readonly name: string }): Promise<never> {
-      const message = `${kind} "${this.name}" has no ${method}(): use ${right}`;
-      return Promise.reject(new TypeError(message));
-    };
-    Object.defineProperty(prototype, method, { value, configurable: true });
   }
 }

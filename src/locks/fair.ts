@@ -1,5 +1,6 @@
 // The fair lock on one Redis: first come, first served. It is the reentrant lock plus a queue.
 
+import { explainWrongCalls, KINDS } from '../core/wrong-calls.js';
 import type { FairLock } from '../api/lock.js';
 import {
   type Granted,
@@ -197,6 +198,10 @@ export class FairLockBackend implements LockBackend, QueuedLock {
 }
 
 export class FairSingleLock extends SingleLock<FairLockBackend> implements FairLock {
+  static {
+    explainWrongCalls(FairSingleLock, KINDS.lock);
+  }
+
   async getQueueLength(): Promise<number> {
     return (await this.getWaiters()).length;
   }

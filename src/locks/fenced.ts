@@ -1,5 +1,6 @@
 // A fenced lock, on one Redis or on a quorum of them: a lock of one name that gives each grant a token.
 
+import { explainWrongCalls, KINDS } from '../core/wrong-calls.js';
 import type { FencedHold, FencedLock, Hold } from '../api/lock.js';
 import {
   type AcquireOptions,
@@ -27,6 +28,10 @@ interface TokenGivingBackend extends LockBackend {
 }
 
 class FencedSingleLock extends SingleLock<TokenGivingBackend> implements Tokens {
+  static {
+    explainWrongCalls(FencedSingleLock, KINDS.lock);
+  }
+
   async getToken(): Promise<bigint | undefined> {
     const { session, backend } = this.parts;
     return await session.ask(backend, async () => {

@@ -20,11 +20,13 @@ import {
   LockLostError,
   LockTimeoutError,
   OptionError,
+  type SeenHolder,
   UnavailableError,
 } from '../api/errors.js';
 import { LONGEST_ASKING_MS } from '../core/acquisition.js';
 import {
   aborted,
+  heldByNeighbour,
   mayComeFree,
   memberHeldElsewhere,
   notExportable,
@@ -32,12 +34,18 @@ import {
 } from '../core/messages.js';
 import type { HoldWatch, WatchedHold } from '../core/hold-watch.js';
 import { EXTENSION, type SingleHold, warnOfLateUse } from '../core/hold.js';
+import { explainWrongCalls, KINDS } from '../core/wrong-calls.js';
+import { neighbourOf } from '../core/neighbours.js';
 import { acquireBegins, acquireEnds, acquireFails, areCallsHeard } from '../core/telemetry.js';
 import type { Clock } from '../runtime/clock.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { type HoldDescription, inspected } from '../api/description.js';
 
 export class MultiLock extends BaseLock {
+  static {
+    explainWrongCalls(MultiLock, KINDS.lock);
+  }
+
   readonly name: string;
   readonly #session: Session;
   readonly #members: readonly SingleLock[];
@@ -234,10 +242,10 @@ export class MultiAcquisition {
 
   async #hold(): Promise<MultiHold> {
     const { lockName, id, signal, origin } = this.#request;
-    this.#session.assertOpen(lockName);
-    if (signal?.aborted) throw aborted(lockName, 'nothing was sent', signal);
-    const position = currentScope();
     const named = { id, name: lockName };
+    this.#session.assertOpen(lockName);
+    if (signal?.aborted) throw aborted(named, 'nothing was sent', signal);
+    const position = currentScope();
     warnOfShortTimes(this.#session, named, this.#request);
     const endCall = lockCallBegins(this.#session, named, origin, position);
     // The members' own waits enforce the time limit: this one handles only an abort and the close of the client.
@@ -257,12 +265,18 @@ export class MultiAcquisition {
       // The locks may just have been acquired.
       holding.then((hold) => hold.releaseQuietly()).catch(() => undefined);
       if (error.ending === 'closed') throw this.#session.closedError(lockName);
-      throw aborted(lockName, 'while waiting', signal);
+      throw aborted(named, 'while waiting', signal, this.#seen);
     } finally {
       endCall?.();
       waitLimit.dispose();
       this.#others.delete(this);
     }
+  }
+
+  /** The owner that was last seen to have a member. */
+  get #seen(): SeenHolder | undefined {
+    const { holder, holderTtlMs = -1 } = this.#lastHeld ?? {};
+    return holder === undefined ? undefined : { holder, holderTtlMs };
   }
 
   async #playRounds(): Promise<MultiHold> {
@@ -417,7 +431,10 @@ export class MultiAcquisition {
     const seen = (held?.error as LockTimeoutError | undefined) ?? this.#lastHeld;
     this.#lastHeld = seen;
     if (!seen || (worse && !this.#isCutShort(worse.error, triedAtMs))) throw worse?.error;
-    if (this.#isOver) throw memberHeldElsewhere(this.#request.lockName, this.#request, seen);
+    if (this.#isOver) {
+      const hint = neighbourOf(this.#session, seen.holder ?? '') ? heldByNeighbour() : '';
+      throw memberHeldElsewhere(this.#request.lockName, this.#request, seen, hint);
+    }
     return held?.member;
   }
 
@@ -493,6 +510,10 @@ function isUnreachable({ parts: { session, backend } }: SingleLock): boolean {
 // A hold of several locks. It lasts as long as its shortest-lived member, and is lost with the first member that is lost.
 
 export class MultiHold implements OwnHold {
+  static {
+    explainWrongCalls(MultiHold, KINDS.hold);
+  }
+
   readonly lockName: string;
   readonly ownerId: string;
   readonly members: readonly SingleHold[];

@@ -8,7 +8,7 @@ import type { ReadWriteLock, ReadWriteWaiter } from '../api/read-write-lock.js';
 import type { Server } from '../core/server.js';
 import type { Session } from '../core/session.js';
 import { KeyConflictError } from '../api/errors.js';
-import { addMissingMethods } from './base-lock.js';
+import { explainWrongCalls, KINDS } from '../core/wrong-calls.js';
 import { grantNext } from '../queue/queue.js';
 import type { KeepReply, LockBackend } from '../core/protocol.js';
 import { scripts } from '../redis/scripts.generated.js';
@@ -16,17 +16,9 @@ import type { TimeLimit } from '../runtime/clock.js';
 import { AS_IT_IS, WeightedBackend } from './weighted.js';
 import { SingleLock } from './single-lock.js';
 
-/** The methods that only the two halves have. */
-const METHODS_OF_HALVES = ['lock', 'tryLock', 'unlock', 'acquire', 'tryAcquire', 'withLock'];
-
 export class ReadWriteSingleLock implements ReadWriteLock {
   static {
-    const onHalf = (method: string): [string, string] => [
-      method,
-      `readLock().${method}() to read, writeLock().${method}() to write`,
-    ];
-    const instead = Object.fromEntries(METHODS_OF_HALVES.map(onHalf));
-    addMissingMethods(ReadWriteSingleLock, 'read-write lock', instead);
+    explainWrongCalls(ReadWriteSingleLock, KINDS.readWriteLock);
   }
 
   readonly #session: Session;

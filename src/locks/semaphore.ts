@@ -27,8 +27,9 @@ import type { OwnHold, SelfWait, KeyInTheWay, Transfer } from '../core/protocol.
 import type { Server } from '../core/server.js';
 import type { Session } from '../core/session.js';
 import { type SingleHold, whileHeld } from '../core/hold.js';
+import { explainWrongCalls, KINDS } from '../core/wrong-calls.js';
 import { currentScope, holdersAround, outsideScopes } from '../scopes/scope.js';
-import { addMissingMethods, type Guarded, parseGuarded, unlessHeldElsewhere } from './base-lock.js';
+import { type Guarded, parseGuarded, unlessHeldElsewhere } from './base-lock.js';
 import { PERMITS_TTL_MS, type Refusal, WeightedBackend, type WeightedView } from './weighted.js';
 import { grantNext } from '../queue/queue.js';
 import { scripts } from '../redis/scripts.generated.js';
@@ -40,12 +41,7 @@ type WithPermits<T> = (hold: PermitHold) => T | Promise<T>;
 
 export class SingleSemaphore implements Semaphore {
   static {
-    addMissingMethods(SingleSemaphore, 'semaphore', {
-      withLock: 'withPermits(fn)',
-      lock: 'acquire(), and release() of the hold that it returns',
-      tryLock: 'tryAcquire(), and release() of the hold that it returns',
-      unlock: 'release() of the hold that acquire() returned',
-    });
+    explainWrongCalls(SingleSemaphore, KINDS.semaphore);
   }
 
   readonly name: string;
@@ -250,6 +246,10 @@ function parsePermits(subject: Subject, permits: unknown): number {
 // The hold of one acquisition of a semaphore: like that of a lock, without what only the owner of a lock can do.
 
 class HeldPermits implements PermitHold {
+  static {
+    explainWrongCalls(HeldPermits, KINDS.permits);
+  }
+
   readonly permits: number;
   readonly #hold: OwnHold;
 

@@ -16,10 +16,15 @@ import {
 } from '../scopes/scope.js';
 import type { HoldWatch } from '../core/hold-watch.js';
 import type { SingleHold } from '../core/hold.js';
+import { explainWrongCalls, KINDS } from '../core/wrong-calls.js';
 import { type HoldInScope, type MarkedLock, undo, undoneNext } from '../scopes/anonymous.js';
 import { OptionError } from '../api/errors.js';
 
 export class SingleLock<Backend extends LockBackend = LockBackend> extends BaseLock {
+  static {
+    explainWrongCalls(SingleLock, KINDS.lock);
+  }
+
   readonly #session: Session;
   readonly #backend: Backend;
 
@@ -210,11 +215,11 @@ function isSingleLock(given: unknown): given is SingleLock {
 /** Describes what was given as a member, with a hint at the likely mistake. */
 export function shownMember(given: unknown): string {
   if (given instanceof BaseLock) return `"${given.name}"`;
+  if (has(given, 'getLock')) return 'a client (was getLock() forgotten?)';
   if (has(given, 'readLock')) return 'a read-write lock (was readLock() or writeLock() forgotten?)';
   if (has(given, 'setPermits')) return 'a semaphore';
   if (has(given, 'tryLock') && has(given, 'withLock'))
     return 'a lock of another copy of holdfast (is the package installed twice?)';
-  if (has(given, 'getLock')) return 'a client (was getLock() forgotten?)';
   return shown(given);
 }
 

@@ -105,6 +105,10 @@ function says(words: RegExp): Question {
 
 /** A permission is missing; also where these words are no reply to us. */
 export const isDenial: Question = says(DENIED);
+/** A user may not run a command, or not touch a key or a channel. */
+export const isPermissionMissing: Question = says(
+  /^(NOPERM|(ERR )?The user executing the script can't|ERR ACL failure in script)/,
+);
 /** The server wants a password first, is in protected mode, or has too many clients, and refuses every command. */
 export const isShutOut: Question = says(/^(NOAUTH|DENIED|ERR max number of clients)/);
 /** The server does not know a script by its hash, and so did not run it. (It may be the node to which a slot migrates.) */

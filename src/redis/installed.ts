@@ -3,6 +3,7 @@
 import nodeModule from 'node:module';
 import { resolve } from 'node:path';
 import { OptionError } from '../api/errors.js';
+import { isPlainObject } from '../api/options.js';
 import type { Ioredis } from './ioredis/connection.js';
 import { ioredisLibrary, isIoredisClient } from './ioredis/library.js';
 import type { NodeRedis } from './node-redis/connection.js';
@@ -47,6 +48,15 @@ export function usesNodeRedis(): boolean {
 
 function isLibrarySource(source: unknown): source is LibrarySource {
   return typeof source === 'object' && source !== null && LIBRARY in source;
+}
+
+/** Whether it is a client that the option `redis` takes. */
+export function isClient(source: unknown): boolean {
+  return (
+    isLibrarySource(source) ||
+    isIoredisClient(source) ||
+    (isOfNodeRedis(source) && !isPlainObject(source))
+  );
 }
 
 /** Refuses clients of other libraries that look like one that we know, or that users ask for. */

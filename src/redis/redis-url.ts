@@ -65,6 +65,70 @@ function urlOf(text: string): URL | undefined {
   }
 }
 
+// What is misspelt, or missing, in plain options. A client library ignores names that it does not know, and connects to localhost, or to
+// another database, where others hold the same locks.
+
+/** The names of one library's options, and of what others call them: by the wrong name, the right one. */
+export interface KnownNames {
+  readonly names: readonly string[];
+  readonly instead: Readonly<Record<string, string>>;
+}
+
+export function knownNames(names: string, instead: Record<string, string>): KnownNames {
+  return { names: names.trim().split(/\s+/), instead };
+}
+
+/**
+ * Refuses a name that is probably meant to be a known one. Other names that are not known pass: libraries have more options than they document.
+ *
+ * @param whose - what the options are, in words such as `option "redis"`
+ * @throws OptionError
+ */
+export function checkNames(whose: string, given: object, { names, instead }: KnownNames): void {
+  for (const name of Object.keys(given)) {
+    if (names.includes(name)) continue;
+    const meant = instead[name] ?? names.find((known) => isMisspelt(name, known));
+    if (meant !== undefined)
+      throw new OptionError(`${whose} has no "${name}", but "${meant}": is that meant?`);
+  }
+}
+
+/** @throws OptionError the options have no address; the library would connect to localhost */
+export function checkAddress(whose: string, given: object, names: readonly string[]): void {
+  const values = given as Readonly<Record<string, unknown>>;
+  if (names.some((name) => (values[name] ?? '') !== '')) return;
+  const empty = names.find((name) => name in values);
+  const said =
+    empty === undefined
+      ? 'does not say where Redis is'
+      : `has a "${empty}" that is ${shown(values[empty])} (is an environment variable missing?)`;
+  throw new OptionError(`${whose} ${said}: it must have ${names.join(', ')}, or several of them`);
+}
+
+/** Whether a name is another one, but for one letter, or two if it is long: swapped, missing, added, or another. */
+function isMisspelt(name: string, known: string): boolean {
+  const most = known.length < 3 ? 0 : known.length < 6 ? 1 : 2;
+  return editDistance(name.toLowerCase(), known.toLowerCase()) <= most;
+}
+
+/** The optimal string alignment distance (https://en.wikipedia.org/wiki/Damerau-Levenshtein_distance). */
+function editDistance(from: string, to: string): number {
+  const rows: number[][] = [Array.from({ length: to.length + 1 }, (_, index) => index)];
+  for (let i = 1; i <= from.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= to.length; j++) {
+      const at = (up: number, left: number): number =>
+        (left > j ? Infinity : (up === 0 ? row : rows[i - up])?.[j - left]) ?? Infinity;
+      const isSame = from[i - 1] === to[j - 1];
+      const isSwapped = from[i - 1] === to[j - 2] && from[i - 2] === to[j - 1];
+      const swapped = isSwapped && i > 1 && j > 1 ? at(2, 2) + 1 : Infinity;
+      row.push(Math.min(at(1, 0) + 1, at(0, 1) + 1, at(1, 1) + Number(!isSame), swapped));
+    }
+    rows.push(row);
+  }
+  return rows.at(-1)?.at(-1) ?? Infinity;
+}
+
 /** Where one server is, by the options of a client library. */
 export interface Place {
   readonly host?: string | null | undefined;

@@ -312,6 +312,12 @@ export function heldByCaller(lock: MarkedLock): Mark | undefined {
   return ofLock.map((mark) => Mark.newest(mark, ALL_BUT_HELD)).find((mark) => mark?.isOwed);
 }
 
+/** Whether the running code has a hold of this owner by its own `lock()` or `tryLock()`, outside any run. */
+export function isMarkedAs(ownerId: string): boolean {
+  const held = marksHere().all.map((mark) => Mark.newest(mark, ALL_BUT_HELD));
+  return held.some((mark) => mark?.isOwed && mark.hold?.ownerId === ownerId);
+}
+
 /** Runs `fn` in a context without marks. Marks left by `fn` end with it. */
 export function withoutMarks<T>(fn: () => T): T {
   const marks = storage.getStore();

@@ -61,6 +61,11 @@ export class Scope {
     else this.#holders.delete(id);
   }
 
+  /** The locks that this scope holds. */
+  get lockIds(): Iterable<string> {
+    return this.#holders.keys();
+  }
+
   holders(id: string): readonly Holder[] {
     return this.#holders.get(id) ?? [];
   }
@@ -128,6 +133,12 @@ export function holdersAround(scope: Scope | undefined, id: string): Holder[] {
     .flatMap((outer) => outer.holders(id))
     .filter((holder) => !holder.hasEnded);
   return holders.filter((holder) => isInsideAllAbove(holder, holders));
+}
+
+/** Whether code in `scope` is inside a holder that has its lock as this owner. */
+export function isInsideOwner(scope: Scope | undefined, ownerId: string): boolean {
+  const ids = [...outwards(scope)].flatMap(({ lockIds }) => [...lockIds]);
+  return ids.some((id) => holdersAround(scope, id).some(({ grant }) => grant.ownerId === ownerId));
 }
 
 /**

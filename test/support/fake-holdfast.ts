@@ -176,10 +176,10 @@ function wordsOf(command: string, [first = '', ...rest]: readonly string[]): str
 /** The numbers of each client's owners, in the order in which they appeared. */
 const numbersOf = new Map<string, string[]>();
 
-/** Owners without their client's digits, and numbered from 1, in place of the time when their calls began. */
+/** Owners without their client's host, process and digits, and numbered from 1, in place of the time when their calls began. */
 function withoutDigits(text: string): string {
   return text.replaceAll(
-    /(\S+)-([0-9a-f]{12}):(\d{16})/g,
+    /(\S+?)(?:-\S+-\d+)?-([0-9a-f]{12}):(\d{16})/g,
     (_, name: string, digits: string, number: string) => {
       const numbers = numbersOf.get(digits) ?? [];
       numbersOf.set(digits, numbers);
@@ -270,13 +270,17 @@ export const alwaysReady: Reachable = {
 
 const EVENT_NAMES = ['acquired', 'released', 'waiting', 'renewed', 'lost', 'warning', 'error'];
 
+/** The option `redis` of a client of this server. */
+export function sourceOf(server: FakeServer): object {
+  return { [LIBRARY]: (): Library => memoryLibrary(server, new FakeNetwork(server)) };
+}
+
 export function fakeHoldfast({
   server = new FakeServer(),
   ...more
 }: FakeOptions = {}): FakeHoldfast {
-  const library = (): Library => memoryLibrary(server, new FakeNetwork(server));
   const holdfast = new Holdfast({
-    redis: { [LIBRARY]: library },
+    redis: sourceOf(server),
     clientId: 'me',
     wait: Infinity,
     ...more,

@@ -6,7 +6,10 @@ import { isPlainObject, shown } from '../../api/options.js';
 import { textOf, type Library, type Target } from '../port.js';
 import {
   addressOf,
+  checkAddress,
   checkClusterDatabase,
+  checkNames,
+  knownNames,
   parseRedisUrl,
   remapOf,
   sentinelsIn,
@@ -27,6 +30,22 @@ interface IoredisClient {
   readonly condition?: { readonly select?: number } | null;
   readonly prevCondition?: { readonly select?: number } | null;
 }
+
+/** The options of a `Redis` of ioredis 5 and 6. */
+const NAMES = knownNames(
+  `host port path family db username password tls name role keyPrefix connectionName keepAlive noDelay Connector
+  connectTimeout commandTimeout socketTimeout blockingTimeout blockingTimeoutGrace disconnectTimeout maxLoadingRetryTime
+  retryStrategy reconnectOnError autoResubscribe autoResendUnfulfilledCommands maxRetriesPerRequest enableOfflineQueue
+  enableReadyCheck enableAutoPipelining autoPipeliningIgnoredCommands lazyConnect readOnly monitor stringNumbers scripts
+  disableClientInfo clientInfoTag protocol replyMapping himportFieldsets showFriendlyErrorStack offlineQueue commandQueue
+  sentinels sentinelUsername sentinelPassword sentinelRetryStrategy sentinelReconnectStrategy sentinelCommandTimeout
+  sentinelMaxConnections sentinelTLS enableTLSForSentinelMode preferredSlaves natMap updateSentinels failoverDetector`,
+  {
+    ...{ hostname: 'host', server: 'host', address: 'host', prefix: 'keyPrefix' },
+    ...{ user: 'username', pass: 'password', auth: 'password', auth_pass: 'password' },
+    ...{ database: 'db', ssl: 'tls', masterName: 'name', sentinelName: 'name' },
+  },
+);
 
 export function isIoredisClient(source: unknown): source is IoredisClient {
   if (typeof source !== 'object' || source === null) return false;
@@ -56,17 +75,19 @@ function givenBy(source: unknown): Given<object> {
     const options = ofUrl('option "redis"', source);
     return ofOptions(() => options);
   }
+  // (Only its options are read: it need not be open.)
   if (isIoredisClient(source)) {
-    if (source.status === 'end')
-      throw new OptionError(
-        'option "redis" is a client of ioredis that was closed: give one that is open, or its options',
-      );
     if (source.isCluster) return ofCluster(source.options, source.startupNodes);
     checkSelected(source);
     return ofOptions(() => source.options);
   }
   // The user's own object is read each time: it may have getters.
-  if (isPlainObject(source)) return ofOptions(() => source);
+  if (isPlainObject(source)) {
+    checkNames('option "redis"', source, NAMES);
+    const given = ofOptions(() => source);
+    checkAddress('option "redis"', source, ['host', 'port', 'path', 'sentinels']);
+    return given;
+  }
   throw new OptionError(
     `option "redis" is ${shown(source)}: it must be a URL such as redis://localhost:6379, options such as { host, port }, or a client of ioredis or node-redis`,
   );

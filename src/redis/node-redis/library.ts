@@ -5,7 +5,10 @@ import { isPlainObject } from '../../api/options.js';
 import { textOf, type Library } from '../port.js';
 import {
   addressOf,
+  checkAddress,
   checkClusterDatabase,
+  checkNames,
+  knownNames,
   parseRedisUrl,
   remapOf,
   sentinelsIn,
@@ -35,6 +38,37 @@ interface Client {
 const PLACE = ['host', 'port', 'path'];
 
 const WHOSE = 'option "redis": its ';
+
+/** The options of `createClient()` of node-redis 5 and 6. */
+const NAMES = knownNames(
+  `url socket username password name database keyPrefix credentialsProvider RESP modules functions scripts
+  commandsQueueMaxLength disableOfflineQueue readonly pingInterval commandOptions clientSideCache himportRegistry
+  disableClientInfo clientInfoTag emitInvalidate maintNotifications maintEndpointType maintRelaxedCommandTimeout
+  maintRelaxedSocketTimeout`,
+  {
+    ...{ host: 'socket.host', hostname: 'socket.host', port: 'socket.port', path: 'socket.path' },
+    ...{
+      tls: 'socket.tls',
+      ssl: 'socket.tls',
+      family: 'socket.family',
+      sentinels: 'sentinelRootNodes',
+    },
+    ...{
+      db: 'database',
+      user: 'username',
+      pass: 'password',
+      connectionName: 'name',
+      prefix: 'keyPrefix',
+    },
+  },
+);
+
+const SOCKET_NAMES = knownNames(
+  `host port path family tls connectTimeout socketTimeout reconnectStrategy keepAlive keepAliveInitialDelay noDelay
+  localAddress localPort lookup hints timeout signal servername ca cert key pfx passphrase rejectUnauthorized
+  checkServerIdentity minVersion maxVersion ciphers`,
+  { hostname: 'host', ssl: 'tls', address: 'host' },
+);
 
 /** Whether the source is a client of node-redis, or options in its form. */
 export function isOfNodeRedis(source: unknown): source is object {
@@ -78,7 +112,12 @@ function givenBy(source: object): Given<NodeRedisOptions> {
 
 function ofOptions(options: Options): Given<NodeRedisOptions> {
   if ('rootNodes' in options) return ofCluster(options);
-  return 'sentinelRootNodes' in options ? ofSentinels(options) : ofServer(() => options);
+  if ('sentinelRootNodes' in options) return ofSentinels(options);
+  checkNames('option "redis"', options, NAMES);
+  const given = ofServer(() => options);
+  const place = 'url' in options ? { url: options.url } : {};
+  checkAddress('option "redis"', { ...place, ...options.socket }, ['url', ...PLACE]);
+  return given;
 }
 
 function ofServer(read: () => NodeRedisOptions): Given<NodeRedisOptions> {
@@ -134,6 +173,7 @@ function ofCluster(options: Options): Given<NodeRedisOptions> {
 /** The options that are read once. (The others may have getters, and are read for each attempt.) */
 function placeOf(whose: string, { url, socket, database, keyPrefix, name }: NodeRedisOptions) {
   const ofUrl = url === undefined ? undefined : parseRedisUrl(`${whose}url`, url);
+  if (socket) checkNames(`${whose}socket`, socket, SOCKET_NAMES);
   const isInUrl = ofUrl !== undefined && ofUrl.database !== 0;
   return {
     address: ofUrl?.address ?? addressOf(whose, socket),

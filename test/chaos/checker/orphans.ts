@@ -82,9 +82,9 @@ function wantedUntil({ calledAt, endedAt = Infinity }: Section, at: number): num
   return calledAt > at ? -Infinity : endedAt;
 }
 
-/** The client of an owner: worker, incarnation, client, how often it was reopened. The client's own id is longer. */
+/** The client of an owner: worker, incarnation, client, how often it was reopened. The client's own id goes on behind a hyphen. */
 function clientOf(owner: string): string {
-  return owner.slice(0, owner.lastIndexOf(':')).replace(/(m\d+)?-[0-9a-f]{12}$/, '');
+  return owner.slice(0, owner.lastIndexOf(':')).replace(/(m\d+)?-.*/, '');
 }
 
 // The effects of a call that was abandoned on its way are removed at once: the next caller need not wait for its lease to end.

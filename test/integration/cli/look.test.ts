@@ -36,7 +36,7 @@ describe('ls, show and force', () => {
     expect(shown.out).toMatch(
       /call began \d+ (ms|s) ago, at 20.*Z by its client's clock, lease left/,
     );
-    expect(shown.out).toMatch(/ {2}1\. {2}web-[0-9a-f]{12}:\d{16}, call began \d+ (ms|s) ago/);
+    expect(shown.out).toMatch(/ {2}1\. {2}web-\S+-[0-9a-f]{12}:\d{16}, call began \d+ (ms|s) ago/);
     expect(shown.out).toContain(`last fencing token ${String(hold.token)}`);
     expect(shown.out).toContain(`npx holdfast force ${name}`);
     const json = JSON.parse((await holdfast('ls', name, '--json')).out) as object;

@@ -56,37 +56,6 @@ describe('a wrong argument of a semaphore', () => {
   });
 });
 
-describe('a method of locks', () => {
-  /** Calls the method as plain JavaScript can. */
-  const call = (target: object, method: string): Promise<unknown> =>
-    (target as Record<string, (fn: () => void) => Promise<unknown>>)[method]!(() => undefined);
-
-  it.each([
-    ['withLock', 'withPermits(fn)'],
-    ['lock', 'acquire()'],
-    ['tryLock', 'tryAcquire()'],
-    ['unlock', 'release()'],
-  ])('%s() of a semaphore names the method to call instead', async (method, instead) => {
-    const semaphore = client.getSemaphore('no-lock', { permits: 2 });
-    await nothingIsSent(async () => {
-      const error = await rejectionOf(call(semaphore, method));
-      expect(error).toBeInstanceOf(TypeError);
-      expect(String(error)).toContain(`semaphore "no-lock" has no ${method}(): use ${instead}`);
-    });
-  });
-
-  it.each(['withLock', 'lock', 'tryLock', 'unlock', 'acquire', 'tryAcquire'])(
-    '%s() of a read-write lock refers to its halves',
-    async (method) => {
-      const error = await rejectionOf(call(client.getReadWriteLock('both'), method));
-      expect(error).toBeInstanceOf(TypeError);
-      expect(String(error)).toContain(
-        `read-write lock "both" has no ${method}(): use readLock().${method}() to read, writeLock().${method}() to write`,
-      );
-    },
-  );
-});
-
 it('the longest watchdog timeout has timers that do not overflow', async () => {
   const lockWatchdogTimeout = 2 ** 31 - 1;
   await using patient = await connectedClient({ redis: server.url, lockWatchdogTimeout });

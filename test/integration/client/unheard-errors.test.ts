@@ -31,7 +31,7 @@ it('each outage causes one warning, whichever connections, renewals and releases
   await using holder = newClient({ redis: server.url, lockWatchdogTimeout: 30_000 });
   holder.on('error', () => undefined);
   const contested = holder.getLock(uniqueName());
-  await contested.lock();
+  const held = await contested.acquire();
   await using client = newClient({ redis: proxy.url, lockWatchdogTimeout: 3_000 });
   const waits = proxy.copyNext(/^subscribe /i);
   const locking = client.getLock(contested.name).acquire();
@@ -48,7 +48,7 @@ it('each outage causes one warning, whichever connections, renewals and releases
     expect(warnings, warnings.join('\n')).toHaveLength(outages);
     await expect.poll(() => client.status, { timeout: 10_000 }).toBe('ready');
   }
-  await contested.unlock();
+  await held.release();
   await (await locking).release();
 });
 

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
+import { OptionError } from '../../../src/index.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const run = promisify(execFile);
@@ -49,6 +50,7 @@ describe('the packed package', () => {
       ]),
     );
     expect(paths).toEqual(expect.arrayContaining(['README.md', 'LICENSE', 'CHANGELOG.md']));
+    expect(paths, 'the help of an error').toContain(new OptionError('').help.split('#')[0]);
     expect(
       paths.filter((path) => /^(src|test|scripts)\/|^(benchmarks|demo)\/.*\.ts$|\.map$/.test(path)),
     ).toEqual([]);

@@ -67,8 +67,8 @@ function shownOutputOf(step: string): string {
   return shown ?? '';
 }
 
-/** An owner has another number at each run: `alice-0123456789ab:1`. */
-const ID = /-[0-9a-f]{12}:\d+/g;
+/** An owner has another host, process and number at each run: `alice-web-1-4711-0123456789ab:1`. */
+const ID = /-\S+-\d+-[0-9a-f]{12}:\d+/g;
 const NUMBER = /\d+(?:\.\d+)?/g;
 
 function withoutNumbers(text: string): string {

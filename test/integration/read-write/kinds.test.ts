@@ -37,7 +37,9 @@ describe.each(others)('%s', (_title, take, kind) => {
     const error = await rejectionOf(takeHalf(lock.name));
     expect(error).toBeInstanceOf(KeyConflictError);
     expect(error).toMatchObject({ code: 'KEY_CONFLICT', key: lock.name, keyType: 'hash' });
-    expect((error as Error).message).toContain('it is a hash, and not a read-write lock');
+    expect((error as Error).message).toContain(
+      `it is ${kind} of holdfast${kind === 'a lock' ? ' or Redisson' : ''}, and not a read-write lock`,
+    );
     expect(await lock.state()).toEqual(before);
     await hold!.release();
     await lock.isGone();
@@ -50,7 +52,9 @@ describe.each(others)('%s', (_title, take, kind) => {
     const before = await lock.state();
     const error = await rejectionOf(take(lock.name));
     expect(error).toBeInstanceOf(KeyConflictError);
-    expect((error as Error).message).toContain(`it is a hash, and not ${kind};`);
+    expect((error as Error).message).toContain(
+      `it is a read-write lock of holdfast, and not ${kind};`,
+    );
     expect(await lock.state()).toEqual(before);
     await hold!.release();
     await lock.isGone();

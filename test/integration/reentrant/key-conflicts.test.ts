@@ -32,14 +32,42 @@ async function conflictOf(lock: Lock): Promise<KeyConflictError> {
 
 describe('at the key of the lock', () => {
   it.each([
-    ['a string', 'string', ['SET', 'text'], 'it is a string, and not a lock'],
+    [
+      'a string',
+      'string',
+      ['SET', 'text'],
+      'it is a string, as redlock and SET NX write, and not a lock',
+    ],
     ['a list', 'list', ['RPUSH', 'a'], 'it is a list, and not a lock'],
-    ['a sorted set', 'zset', ['ZADD', '1', 'a'], 'it is a sorted set, and not a lock'],
+    [
+      'a sorted set',
+      'zset',
+      ['ZADD', '1', 'a'],
+      'it is a sorted set, as a semaphore of redis-semaphore is, and not a lock',
+    ],
     ['a hash of something else', 'hash', ['HSET', 'f', 'v'], 'it is a hash, and not a lock'],
     [
       'Redisson’s read-write lock',
       'hash',
       ['HSET', 'mode', 'read', 'c4d5:1', '1'],
+      'it is a read-write lock of Redisson, and not a lock',
+    ],
+    [
+      'a semaphore',
+      'hash',
+      ['HSET', 'capacity', '3', 'used', '1', 'web-1-4711-92a65ee2410e:1', '1'],
+      'it is a semaphore of holdfast, and not a lock',
+    ],
+    [
+      'a read-write lock',
+      'hash',
+      ['HSET', 'capacity', '2147483648', 'used', '1', 'web-1-4711-92a65ee2410e:1', '1'],
+      'it is a read-write lock of holdfast, and not a lock',
+    ],
+    [
+      'a large hash',
+      'hash',
+      ['HSET', ...Array.from({ length: 2_000 }, (_, i) => `${i}:1`)],
       'it is a hash, and not a lock',
     ],
   ])('%s', async (_title, keyType, [command, ...args], what) => {

@@ -175,7 +175,9 @@ describe('refused requests', () => {
       const lockHold = await get(semaphore.name).acquire();
       const error = await rejectionOf(semaphore.of(client).acquire());
       expect(error).toBeInstanceOf(KeyConflictError);
-      expect((error as Error).message).toContain('it is a hash, and not a semaphore');
+      expect((error as Error).message).toContain(
+        'it is a lock of holdfast or Redisson, and not a semaphore',
+      );
       expect(await rejectionOf(semaphore.of(client).availablePermits())).toBeInstanceOf(
         KeyConflictError,
       );
@@ -186,7 +188,7 @@ describe('refused requests', () => {
       const hold = await semaphore.of(client).acquire();
       const refused = await rejectionOf(get(semaphore.name).tryAcquire());
       expect(refused).toBeInstanceOf(KeyConflictError);
-      expect((refused as Error).message).toContain('it is a hash, and not a lock');
+      expect((refused as Error).message).toContain('it is a semaphore of holdfast, and not a lock');
       expect(await semaphore.used()).toBe(1);
       await hold.release();
       await semaphore.isGone();
@@ -219,7 +221,7 @@ describe('refused requests', () => {
     for (const look of [() => fair.getWaiters(), () => fair.getQueueLength()]) {
       const error = await rejectionOf(look());
       expect(error).toBeInstanceOf(KeyConflictError);
-      expect((error as Error).message).toContain('it is a hash, and not a lock');
+      expect((error as Error).message).toContain('it is a semaphore of holdfast, and not a lock');
     }
     await hold.release();
     await (await next.hold).release();

@@ -215,7 +215,7 @@ describe.each(['server', 'cluster'] as const)('a user of a %s', (where) => {
         const errors = await Promise.all(names.map((name) => rejectionOf(acquire(client, name))));
         for (const [index, name] of names.entries()) {
           const counter = counterOf(PREFIX + name);
-          const refusal = `^lock "${name}": NOPERM this user has no permission for one of the keys .*"${counter}".*, which ${script}.lua needs$`;
+          const refusal = `^lock "${name}": NOPERM this user has no permission for one of the keys .*"${counter}".*, which ${script}.lua needs; npx holdfast acl prints the permissions that a user of holdfast needs$`;
           expect(errors[index]).toMatchObject({
             code: 'REDIS_UNAVAILABLE',
             message: expect.stringMatching(refusal) as string,

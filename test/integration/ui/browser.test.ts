@@ -109,7 +109,7 @@ describe.skipIf(CHROMIUM === undefined)(title, () => {
     await expectText('#counts', '1 held, 1 waiting');
     await page.click('#rows a.row');
     await expectText('#one-name', `${name} (lock)`);
-    await expectText('#one-body', /web-[0-9a-f]{12}:\d{16}\s+waits \d+ s/);
+    await expectText('#one-body', /web-\S+-[0-9a-f]{12}:\d{16}\s+waits \d+ s/);
     await hold.release();
     const next = await call;
     await expectText('#one-body', next.ownerId);
@@ -205,7 +205,7 @@ describe.skipIf(CHROMIUM === undefined)(title, () => {
     await page.focus('#holders a');
     await new Promise((resolve) => setTimeout(resolve, 2_500)); // it is drawn anew, and keeps its focus
     await page.keyboard.press('Enter');
-    await expectText('#one-name', /^web-[0-9a-f]{12}$/);
+    await expectText('#one-name', /^web-\S+-[0-9a-f]{12}$/);
     await expectText('#facts', 'holds 2 and waits in 1 lines');
     await expectText('#shown', '3 of 3');
     await expectText('#rows', /:c\s+lock\s+other-[0-9a-f]{12}\s+held \d s\s+\d+ s.*\s+waits \d s/);

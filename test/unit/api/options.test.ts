@@ -1,8 +1,11 @@
 // The arguments of callers: wrong ones are refused before anything is sent, with an error that names the lock, the option and the value.
+import { Redis } from 'ioredis';
 import { runInNewContext } from 'node:vm';
+import { createClient } from 'redis';
 import { describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions } from '../../../src/index.js';
 import { parseLease, parseName } from '../../../src/api/options.js';
+import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { fakeHoldfast } from '../../support/fake-holdfast.js';
 
 /** What another copy of the package would export. */
@@ -175,6 +178,10 @@ describe('an unusable option of the client is refused', () => {
     [{ replicas: true }, 'replicas is true'],
     [{ commandTimeout: 2 ** 31 }, 'commandTimeout is 2147483648'],
     [{ clientId: '' }, 'clientId'],
+    [{ clientId: 'a'.repeat(101) }, 'clientId'],
+    [{ clientId: 'two\nlines' }, 'clientId'],
+    [{ clientId: '\u001b[2J' }, 'clientId'],
+    [{ clientId: '\ud800' }, 'clientId'],
     [{ keyPrefix: 7 }, 'keyPrefix is 7'],
     [{ classicUnlockChannels: 'yes' }, "classicUnlockChannels is 'yes': it must be true or false"],
     [{ classicUnlockChannels: 0 }, 'classicUnlockChannels is 0'],
@@ -182,6 +189,37 @@ describe('an unusable option of the client is refused', () => {
   ])('%j', (options, message) => {
     const given = { redis: 'redis://localhost:1', ...options } as HoldfastOptions;
     expect(() => new Holdfast(given)).toThrow(
+      expect.objectContaining({
+        code: 'INVALID_OPTION',
+        message: expect.stringContaining(message) as unknown,
+      }),
+    );
+  });
+});
+
+describe('where Redis is, given in place of the options or among them', () => {
+  const SAID = 'where Redis is stands in the option "redis", such as new Holdfast({ redis: ';
+
+  it.each<[string, unknown, string]>([
+    ['a URL', 'redis://user:secret@h', `was given 'redis://…': ${SAID}url })`],
+    ['an instance of URL', new URL('redis://h'), `was given a URL: ${SAID}url.href })`],
+    [
+      'a client of ioredis',
+      new Redis({ lazyConnect: true }),
+      `was given a client: ${SAID}client })`,
+    ],
+    ['a client of node-redis', createClient(), `${SAID}client })`],
+    ['a server in memory', new MemoryRedis(), `was given a client: ${SAID}client })`],
+    ['an option url', { url: 'redis://h' }, `have no "url": ${SAID}{ url: … } })`],
+    ['an option host', { host: 'h', port: 1 }, `have no "host": ${SAID}{ host: … } })`],
+    [
+      'an option password',
+      { redis: 'redis://h', password: 'secret' },
+      `have no "password": ${SAID}`,
+    ],
+    ['an option client', { client: {} }, `have no "client": ${SAID}client })`],
+  ])('%s is refused, and the error says where it stands', (_title, options, message) => {
+    expect(() => new Holdfast(options as HoldfastOptions)).toThrow(
       expect.objectContaining({
         code: 'INVALID_OPTION',
         message: expect.stringContaining(message) as unknown,

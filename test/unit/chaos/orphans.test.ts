@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { held, violationsIn, type LookMade, type Noted } from '../../support/checked-history.js';
 
 const A = 'w0.0.c0k0.0';
-const OWNER = 'w0.0.c0.0-0123456789ab:1';
+const OWNER = 'w0.0.c0.0-host-1-4711-0123456789ab:1';
 const CLIENT = 'w0.0.c0.0';
 
 /** A section of that client that was inside until 200, and knows since 140 that it has nothing any more. */

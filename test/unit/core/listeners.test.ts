@@ -169,3 +169,20 @@ it('a listener runs outside all scopes: the locks it takes do not belong to the 
   });
   expect(scopes).toEqual([undefined]);
 });
+
+it.each(['lockLost', 'close', '', 'toString', undefined])(
+  'there is no event %j: its listener would never be called',
+  (name) => {
+    const listeners = new Listeners();
+    for (const method of ['on', 'once', 'off'] as const)
+      expect(() => {
+        listeners[method](name as 'lost', () => undefined);
+      }).toThrow(/^the name of an event is .*: it must be one of acquired, .*, lost, /);
+  },
+);
+
+it('a listener that is no function is refused', () => {
+  expect(() => {
+    new Listeners().on('lost', undefined as never);
+  }).toThrow('the listener of "lost" is undefined: it must be a function');
+});

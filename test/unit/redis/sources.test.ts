@@ -1,5 +1,6 @@
 // The valid values for Redis: everything else is refused at once, with an error that says what it is, without its password.
 import { Cluster, Redis } from 'ioredis';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { inspect } from 'node:util';
 import { createClient, createClientPool, createCluster, createSentinel } from 'redis';
@@ -241,9 +242,87 @@ describe('options are refused', () => {
   });
 });
 
+describe('options that a library would ignore', () => {
+  const asked = (wrong: string, right: string): string =>
+    `has no "${wrong}", but "${right}": is that meant?`;
+
+  it.each<[object, string]>([
+    [{ hots: 'h' }, asked('hots', 'host')],
+    [{ hostname: 'h', port: 7000 }, asked('hostname', 'host')],
+    [{ host: 'h', prot: 7000 }, asked('prot', 'port')],
+    [{ host: 'h', pasword: SECRET }, asked('pasword', 'password')],
+    [{ host: 'h', userName: 'u' }, asked('userName', 'username')],
+    [{ host: 'h', database: 2 }, asked('database', 'db')],
+    [{ host: 'h', keyprefix: 'app:' }, asked('keyprefix', 'keyPrefix')],
+    [{ host: 'h', prefix: 'app:' }, asked('prefix', 'keyPrefix')],
+    [{ host: 'h', ssl: true }, asked('ssl', 'tls')],
+    [
+      { host: 'h', maxRetriesPerRequests: null },
+      asked('maxRetriesPerRequests', 'maxRetriesPerRequest'),
+    ],
+    [{ sentinel: [{ host: 'h' }], name: 'x' }, asked('sentinel', 'sentinels')],
+    [{ url: 'redis://h', pasword: SECRET }, asked('pasword', 'password')],
+    [{ url: 'redis://h', db: 2 }, asked('db', 'database')],
+    [{ url: 'redis://h', tls: true }, asked('tls', 'socket.tls')],
+    [{ socket: { hots: 'h' } }, asked('hots', 'host')],
+    [{ socket: { host: 'h' }, port: 7000 }, asked('port', 'socket.port')],
+    [{ rootNodes: [{ socket: { hots: 'h' } }] }, asked('hots', 'host')],
+  ])('are refused if they are probably misspelt: %j', (source, words) => {
+    refused(source, words);
+  });
+
+  it.each<[object, string]>([
+    [{}, 'does not say where Redis is: it must have host, port, path, sentinels'],
+    [{ password: SECRET }, 'does not say where Redis is'],
+    [{ host: undefined }, 'has a "host" that is undefined (is an environment variable missing?)'],
+    [{ host: '' }, 'has a "host" that is \'\''],
+    [{ url: undefined }, 'has a "url" that is undefined (is an environment variable missing?)'],
+    [{ socket: {} }, 'does not say where Redis is: it must have url, host, port, path'],
+    [{ socket: { tls: true } }, 'does not say where Redis is'],
+    [{ socket: { host: undefined } }, 'has a "host" that is undefined'],
+  ])('are refused if they name no address: %j', (source, words) => {
+    refused(source, words);
+  });
+
+  it('pass if they resemble no known one', () => {
+    const { target } = libraryFor({ host: 'h', enableFancyThing: true, foo: 1, id: 2 });
+    expect(target).toEqual(single({ host: 'h', port: 6379 }));
+  });
+
+  it.each([
+    ['ioredis', 'built/redis/RedisOptions.d.ts', 'CommonRedisOptions', { host: 'h' }],
+    ['ioredis5', 'built/redis/RedisOptions.d.ts', 'CommonRedisOptions', { host: 'h' }],
+    [
+      'ioredis',
+      'built/connectors/SentinelConnector/index.d.ts',
+      'SentinelConnectionOptions',
+      { host: 'h' },
+    ],
+    [
+      'ioredis5',
+      'built/connectors/SentinelConnector/index.d.ts',
+      'SentinelConnectionOptions',
+      { host: 'h' },
+    ],
+    ['@redis/client', 'dist/lib/client/index.d.ts', 'RedisClientOptions', { url: 'redis://h' }],
+  ])('are none that the types of %s have: %s, %s', (name, file, type, address) => {
+    const text = readFileSync(`node_modules/${name}/${file}`, 'utf8');
+    const [, body = ''] =
+      new RegExp(`interface ${type}\\b.*?\\{\n(.*?)^\\}`, 'ms').exec(text) ?? [];
+    const options = Array.from(body.matchAll(/^ {4}(\w+)\??:/gm), ([, option]) => option!);
+    expect(options.length).toBeGreaterThan(10);
+    for (const option of options.filter((each) => !(each in address) && each !== 'sentinels'))
+      expect(libraryFor({ [option]: undefined, ...address }).target).toEqual(
+        single({ host: 'h', port: 6379 }),
+      );
+  });
+});
+
 describe('options of ioredis', () => {
   it('give the address of one server', () => {
-    expect(libraryFor({}).target).toEqual(single({ host: 'localhost', port: 6379 }));
+    expect(libraryFor({ host: 'localhost' }).target).toEqual(
+      single({ host: 'localhost', port: 6379 }),
+    );
     expect(libraryFor({ host: null, port: '7000', db: '2' }).target).toEqual(
       single({ host: 'localhost', port: 7000 }, 2),
     );
@@ -349,11 +428,13 @@ describe('a client of ioredis', () => {
   it.each([
     ['a Redis', () => idleRedis({ password: SECRET })],
     ['a Cluster', () => idleCluster([{ host: 'h' }], { redisOptions: { password: SECRET } })],
-  ])('is refused if it was closed: %s', async (_title, create) => {
+  ])('is read though it was closed: %s', async (_title, create) => {
     const client = create();
+    const { target } = libraryFor(client);
     client.disconnect();
     await expect.poll(() => client.status).toBe('end');
-    refused(client, 'is a client of ioredis that was closed: give one that is open');
+    const read = libraryFor(client).target;
+    expect({ ...read, remap: undefined }).toEqual({ ...target, remap: undefined });
   });
 });
 

@@ -50,9 +50,22 @@ describe('outside any run', () => {
     const { getLock } = fakeHoldfast();
     const hold = await getLock('a').acquire();
     expect(await getLock('a').tryLock()).toBe(false);
-    await expect(getLock('a').unlock()).rejects.toMatchObject({ code: 'LOCK_NOT_HELD' });
+    await expect(elsewhere(() => getLock('a').unlock())).rejects.toThrow(
+      'lock "a" cannot be unlocked: this client holds it by acquire(): call hold.release() of the hold that acquire() returned',
+    );
     expect(hold.remaining()).toBeGreaterThan(0);
     await hold.release();
+  });
+
+  it('unlock() after acquire() in a run names hold.release()', async () => {
+    const { getLock, run } = fakeHoldfast();
+    await run(async () => {
+      const hold = await getLock('a').acquire();
+      await expect(getLock('a').unlock()).rejects.toThrow(
+        'by acquire(), which hold.release() undoes',
+      );
+      await hold.release();
+    });
   });
 
   it('unlock() does not undo a withLock()', async () => {

@@ -141,7 +141,7 @@ describe('unlock() with nothing to undo', () => {
         await lock.withLock(async () => {
           await expect(lock.unlock()).rejects.toMatchObject({
             code: 'LOCK_NOT_HELD',
-            message: expect.stringMatching(/withLock\(\).*releases/) as unknown,
+            message: expect.stringMatching(/withLock\(\).*release/) as unknown,
           });
         });
       };
