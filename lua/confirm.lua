@@ -1,7 +1,9 @@
 -- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or releases
--- a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends.
--- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
--- or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner.
+-- a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends, with a
+-- count of -2.
+-- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 01
+-- or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner; after
+-- a release, nothing renews the lock, and its owner has it no more.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
@@ -22,12 +24,16 @@ local publish, grants, publishGrant, isRelease = ARGV[4], ARGV[5], ARGV[6], ARGV
 local count = redis.call('HGET', lock, owner)
 if not count and isRelease then
   return 'deleted' -- the client asks how it was lost, as after any release
-elseif not count then
+elseif not count or count == '-2' and not isRelease then
   -- include: ours, how-lost
 end
 
 local ttlMs = redis.call('PTTL', lock)
+-- pcall: the mark is for people, and keeps late commands from renewing the lock. Whatever becomes of it, the release is done.
 if isRelease and ttlMs >= 0 and ttlMs <= leaseMs then
+  -- A write that changes nothing: after it a full memory refuses nothing more.
+  redis.call('HDEL', lock, '')
+  redis.pcall('HSET', lock, owner, '-2')
   return 'kept'
 end
 if count ~= '0' and not isRelease then
@@ -38,8 +44,8 @@ end
 
 -- In this order: a full memory refuses what takes memory only before anything is written.
 redis.call('PEXPIRE', lock, lease)
-local counted = not isRelease and redis.pcall('HSET', lock, owner, 1)
-if type(counted) == 'table' then
+local counted = redis.pcall('HSET', lock, owner, isRelease and '-2' or '01')
+if type(counted) == 'table' and not isRelease then
   -- include: undo-lease
   return counted
 end

@@ -57,7 +57,9 @@ local function leaveLine()
   ours('HDEL', places, unpack(leaving))
 end
 
-local isHeld = owner ~= '' and ours('HGET', lock, owner) ~= false
+-- An owner that has released the lock, which has to stay taken for a while, has no more to give up.
+local count = owner ~= '' and ours('HGET', lock, owner)
+local isHeld = count and count ~= '-2'
 local ttlMs = redis.call('PTTL', lock)
 if owner ~= '' and not isHeld then
   leaving[1] = owner
@@ -110,8 +112,8 @@ end
 -- A write that changes nothing comes first: if HDEL is not permitted nothing was done yet, and after any write a full memory refuses nothing
 -- more. What is new is written before the old goes: while a slot migrates, a key that is gone for a moment is out of reach.
 ours('HDEL', places, '')
--- A count of 0 waits for a confirmation that sets another lease.
-redis.call('HSET', lock, receiver, wants % 2 == 1 and 0 or 1)
+-- A count of 0 waits for a confirmation that sets another lease. The zero stays in front of it, since the receiver's number says when it joined.
+redis.call('HSET', lock, receiver, wants % 2 == 1 and '0' or '01')
 local failed = refusal('PEXPIREAT', lock, expiresAtMs) or refusal('ZREM', line, unpack(leaving))
 if failed then
   redis.call('HDEL', lock, receiver)

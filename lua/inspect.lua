@@ -1,6 +1,6 @@
 -- What a lock of any kind is, who holds it and who waits in its line. For people: it walks both, but at most `most` of each.
 --
--- KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with marks behind it
 -- KEYS[2] leases (sorted set): of a weighted lock, holder -> expiresAtMs
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> …", of a weighted lock "w<weight> <nonce> <expiresAtMs> …"
@@ -9,7 +9,8 @@
 -- ARGV[2] numsub (string): "NUMSUB", or "SHARDNUMSUB" if the channel is a sharded one
 -- ARGV[3] most (integer): how many holders and waiters are listed at most
 -- Returns nil when there is no lock and no line; else {capacity (integer; 0: no weighted lock), holders (array: owner, leftMs (integer, -1: no
--- expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer),
+-- expiry), count (-1: its client keeps it, perhaps without using it; -2: released, but taken for a while; -3: exported) or weight with its
+-- marks (string) of each), waiters (array: owner, leftMs (integer),
 -- weight (string) or '' of each), isCut (0 or 1), listeners (integer: clients that listen for a release), token (string) or ''}, without
 -- holders and waiters that have lapsed.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
@@ -29,7 +30,7 @@ if capacity and (redis.call('PTTL', lock) ~= -1 or hasHolders(lock)) then
     if weight then
       holders[#holders + 1] = live[i]
       holders[#holders + 1] = live[i + 1] - nowMs
-      holders[#holders + 1] = string.match(weight, '^%d+')
+      holders[#holders + 1] = weight
     end
   end
   isCut = #live / 2 == tonumber(most) and 1 or 0
@@ -37,7 +38,7 @@ elseif fieldCount > 0 then
   local fields = fieldCount == 1 and redis.call('HGETALL', lock)
   -- include: holder
   local count = fields[2]
-  if not string.match(count, '^%d+$') and count ~= '-1' then
+  if not string.match(count, '^%d+$') and count ~= '-1' and count ~= '-2' and count ~= '-3' then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   holders = { holder, redis.call('PTTL', lock), count }

@@ -18,7 +18,8 @@
 -- ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 -- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock {1 or 2, token
 -- (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but others are first), ticket
--- (string; 0: not joined), how many were asked to let go, if its client may keep it (integer), why nobody could be asked (string)}.
+-- (string; 0: not joined), how many were asked to let go, if its client may keep it, or its count, if that is -2 or -3 (integer), why nobody
+-- could be asked (string)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, line, places, counter = unpack(KEYS)
 local owner, leaseMs, placeLeaseMs, placeLease = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[3] -- as it came, for commands
@@ -27,7 +28,11 @@ local listensAt, tokenTtlMs, tokenTtl = ARGV[8], tonumber(ARGV[9]), ARGV[9] -- a
 
 -- include: refusal, set-token
 
+-- An owner that has released the lock, which has to stay taken for a while, finds it held.
 local count = redis.call('HGET', lock, owner)
+if count == '-2' then
+  count = false
+end
 local first, isFree, isFirst = {}, false, false
 if not count then
   first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
@@ -65,7 +70,8 @@ if isFree and isFirst then
     -- A write that changes nothing: from here on it is known to be permitted.
     redis.call('HDEL', places, '')
   end
-  redis.call('HSET', lock, owner, 1)
+  -- With a ticket its number says when it joined, not when it got the lock.
+  redis.call('HSET', lock, owner, ticket > 0 and '01' or '1')
   -- The lock is taken before the place goes. (If the last of these is not permitted, a token was used up.)
   local refused = refusal('PEXPIRE', lock, leaseMs) or token and setToken(counter, token, rememberMs)
     or mayHavePlace and refusal('ZREM', line, owner)

@@ -17,8 +17,14 @@
 local lock, forced, counter = KEYS[1], KEYS[2], KEYS[3]
 local owner, successor, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local isRepeat = redis.call('HEXISTS', lock, owner) == 0
-if isRepeat and redis.call('HEXISTS', lock, successor) == 0 then
+-- Who has released the lock, though it stays taken, has it no more.
+local function has(owner)
+  local count = redis.call('HGET', lock, owner)
+  return count and count ~= '-2'
+end
+
+local isRepeat = not has(owner)
+if isRepeat and not has(successor) then
   -- include: ours
   local function howLost(owner)
     -- include: how-lost

@@ -1,5 +1,6 @@
 -- Gives a lock up, whatever its hold count, and wakes those who wait for it.
--- Safe to send twice and to arrive late: the owner is never used again after it went, so a copy finds nothing to release.
+-- Safe to send twice and to arrive late: the owner is never used again after it went, so a copy finds nothing to release. (With a count of -2,
+-- of a lock that was to stay taken for a while, that time is over by the client's clock.)
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- ARGV[1] owner (string): "<clientId>:<n>"

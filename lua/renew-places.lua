@@ -48,7 +48,9 @@ local ttlsOfLocks = {}
 
 local function renew(lock, line, places, owner, isListening)
   local isHolder = ours('HEXISTS', lock, owner)
-  if isHolder == 1 then
+  if isHolder == 1 and redis.call('HGET', lock, owner) == '-2' then
+    return 'gone' -- it has had the lock, which stays taken for a while
+  elseif isHolder == 1 then
     atLeast(lock)
     ttlsOfLocks[lock] = nil
     return 'yours'

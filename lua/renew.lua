@@ -1,6 +1,7 @@
 -- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
--- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a lock that was
--- handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed, or that its owner has released. A
+-- count of 0, of a lock that was handed over, becomes 01 with a lease: its holder relies on it now, so no confirmation may shorten it. So does
+-- -3, whose export did not come about.
 --
 -- KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
@@ -11,16 +12,16 @@ local leaseMs, lease = tonumber(ARGV[1]), ARGV[1] -- as it came: a number would 
 
 -- include: ours
 
--- For what GT cannot do: the lease ends later already, the lock has no expiry, or its count becomes 1; and for all locks on a
+-- For what GT cannot do: the lease ends later already, the lock has no expiry, or its count becomes 01; and for all locks on a
 -- server without GT.
 local function prolong(lock, owner, count)
   local ttlMs = redis.call('PTTL', lock)
   -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
   -- already: WAIT asks replicas for what its own connection wrote last.
   redis.call('PEXPIRE', lock, ttlMs > leaseMs and string.format('%.0f', ttlMs) or lease)
-  if count == '0' and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
+  if (count == '0' or count == '-3') and type(redis.pcall('HSET', lock, owner, '01')) == 'table' then
     -- include: undo-lease
-    redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
+    redis.call('HSET', lock, owner, '01') -- fails again, and the batch with it
   end
 end
 
@@ -30,11 +31,11 @@ local isGtKnown = true
 
 local function renew(lock, forced, owner)
   local count = ours('HGET', lock, owner)
-  if not count then
+  if not count or count == '-2' then
     -- include: how-lost
   end
   if leaseMs > 0 then
-    local prolonged = count ~= '0' and isGtKnown and redis.pcall('PEXPIRE', lock, lease, 'GT')
+    local prolonged = count ~= '0' and count ~= '-3' and isGtKnown and redis.pcall('PEXPIRE', lock, lease, 'GT')
     if prolonged ~= 1 then
       isGtKnown = isGtKnown and type(prolonged) ~= 'table'
       prolong(lock, owner, count)

@@ -9,7 +9,8 @@
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
 -- Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock {longestMs,
--- token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
+-- token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry), how many were asked to let go, if its client may
+-- keep it, or its count, if that is -2 or -3 (integer)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, longest, counter = unpack(KEYS)
 local owner, leaseMs, lease = ARGV[1], tonumber(ARGV[2]), ARGV[2] -- as it came, for commands
@@ -19,7 +20,8 @@ local owner, leaseMs, lease = ARGV[1], tonumber(ARGV[2]), ARGV[2] -- as it came,
 local longestMs = tonumber(redis.call('GET', longest)) or 0
 local ttlMs = redis.call('PTTL', lock)
 local isFree = ttlMs == -2
-local isOurs = not isFree and redis.call('HEXISTS', lock, owner) == 1
+local count = not isFree and redis.call('HGET', lock, owner)
+local isOurs = count and count ~= '-2'
 local answer = { longestMs }
 local refused
 
@@ -41,7 +43,7 @@ if isFree or isOurs then
 else
   local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
   -- include: holder, wish
-  answer = { longestMs, holder, ttlMs }
+  answer = { longestMs, holder, ttlMs, heard }
 end
 
 -- A vote that is not remembered must not count.

@@ -1,7 +1,7 @@
 -- Passes what an owner has of a weighted lock to another owner, of another process. Its permits stay taken all the time.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- KEYS[3] forced (hash): who was forced out
 -- ARGV[1] owner (string): "<clientId>:<n>"
@@ -16,7 +16,9 @@ local owner, successor, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local function weightOf(holder)
   local weight = ours('HGET', lock, holder)
   local endsAtMs = weight and tonumber(ours('ZSCORE', leases, holder))
-  return endsAtMs and endsAtMs > nowMs and string.match(weight, '^%d+')
+  -- Who has released it, though it stays taken, has it no more.
+  local isHeld = endsAtMs and endsAtMs > nowMs and not string.find(weight, '.', 1, true)
+  return isHeld and string.match(weight, '^%d+')
 end
 
 local isRepeat = weightOf(successor)

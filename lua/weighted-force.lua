@@ -1,7 +1,7 @@
 -- Puts out the holders of a read-write lock that have so many permits, and leaves word for them. The sender then lets in the next in line.
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] forced (hash): owner that was put out -> 1

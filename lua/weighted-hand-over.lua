@@ -5,14 +5,16 @@
 -- a release, may a lease become shorter. The lease of a receiver ends when that of its place would have ended; so a receiver that never learns
 -- of it delays the others no longer than a place would have.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight; behind it "~" if it was handed over, "?" until that is confirmed,
+-- "." if its owner has released it, and ">" if its owner was exported
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
 -- ARGV[1] owner (string): whose weight or lease is set; empty: nobody's, only see to it that free permits move on
 -- ARGV[2] target (integer): how many permits the owner is to have at most; 0: none, and no place in line; -1: as many as it has
 -- ARGV[3] leaseMs (integer, ms): unless the target is 0, the lease ends no earlier than this from now; 0: it stays as it is
--- ARGV[4] shortens (0, 1 or 2): 1: a lease that was handed over may become shorter, too; 2: any lease becomes shorter, and none longer
+-- ARGV[4] shortens (0 to 3): 1: a lease that was handed over may become shorter, too; 2: the owner releases what it has, any lease becomes
+-- shorter, and none longer; 3: as 0, and the owner is exported
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
@@ -79,7 +81,9 @@ if not capacity and owner ~= '' and target == 0 then
   goes(owner, 0)
 end
 
-local isHeld = field ~= nil and not isGoing[owner]
+-- Who has released its permits, which stay taken for a while, has no more to give up, and nothing to rely on.
+local isReleased = field and string.find(field, '.', 1, true)
+local isHeld = field and not isGoing[owner] and (not isReleased or shortens == '2')
 local newEndMs
 if isHeld and target == 0 then
   goes(owner, weightOf(field))
@@ -100,7 +104,8 @@ elseif isHeld then
   end
   -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   ends = { whole(newEndMs), owner }
-  fields = { owner, whole(newWeight) }
+  local mark = shortens == '2' and '.' or shortens == '3' and '>' or ''
+  fields = { owner, whole(newWeight) .. (string.find(field, '~', 1, true) and '~' or '') .. mark }
 end
 
 local function parse(text)
@@ -137,7 +142,7 @@ local function hasToWait(candidate, place)
   used = used + place.weight
   isGoing[candidate] = nil -- an owner that lapsed may be let in again
   fields[#fields + 1] = candidate
-  fields[#fields + 1] = whole(place.weight) .. (place.isFixed and '?' or '')
+  fields[#fields + 1] = whole(place.weight) .. (place.isFixed and '~?' or '~')
   ends[#ends + 1] = whole(place.expiresAtMs)
   ends[#ends + 1] = candidate
   given[#given + 1] = place.nonce .. ' ' .. candidate
@@ -181,7 +186,7 @@ local mustLast = not hadHolders or newEndMs ~= nil
 local firstEndMs = math.huge
 local lastEndMs = mustLast and nowMs + (lockTtlMs or ttlOf(lock, leases)) or nowMs
 for i = 1, #holders, 2 do
-  if holders[i] ~= owner then
+  if not isHeld or holders[i] ~= owner then
     firstEndMs = math.min(firstEndMs, tonumber(holders[i + 1]))
   end
 end

@@ -2,7 +2,7 @@
 -- Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
 -- that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
@@ -20,7 +20,7 @@
 -- ARGV[11] permitsTtlMs (integer, ms): how long a capacity that was set is kept after this
 -- Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the way
 -- (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked at now),
--- ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
+-- ticket (string; 0: not joined), -2 or -3 (integer) if that is a holder that has released its permits, or was exported}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
 -- by others, or the owner wants more than there is.
 -- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
 -- another type.
@@ -85,7 +85,10 @@ local function mend()
 end
 
 local endsAtMs = known[3] and not isTorn and tonumber(redis.call('ZSCORE', leases, owner))
-if endsAtMs and endsAtMs > nowMs then
+if endsAtMs and endsAtMs > nowMs and string.find(known[3], '.', 1, true) then
+  -- It has released its permits, which stay taken for a while: a late copy.
+  return answer({ owner, endsAtMs - nowMs, '0', -2 })
+elseif endsAtMs and endsAtMs > nowMs then
   local newEndMs = math.max(endsAtMs, nowMs + leaseMs)
   local lastEndMs = later(newEndMs, lockTtlMs)
   -- First: a full memory refuses what takes memory only before anything is written. And even if it is the same: WAIT asks replicas for
@@ -109,11 +112,13 @@ if isFirst and not hasLapsed and used + weight <= capacity then
     redis.call('HDEL', places, '')
   end
   mend()
+  -- With a ticket its number says when it joined, not when it got the permits.
+  local field = whole(weight) .. (ticket > 0 and '~' or '')
   local lastEndMs = later(nowMs + leaseMs, lockTtlMs)
   redis.call('ZADD', leases, whole(nowMs + leaseMs), owner)
   local mustLast = isNew or isEndless or not holder[1] or leaseMs > lockTtlMs
   local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs)
-    or refusal('HSET', lock, 'capacity', whole(capacity), 'used', whole(used + weight), owner, whole(weight))
+    or refusal('HSET', lock, 'capacity', whole(capacity), 'used', whole(used + weight), owner, field)
   if refused then
     -- No weight was given: nobody holds more than before.
     redis.pcall('ZREM', leases, owner)
@@ -144,6 +149,8 @@ local function lookInMs()
 end
 
 local inTheWay = holder[1] or first[1] or owner
+local mark = holder[1] and string.match(redis.call('HGET', lock, holder[1]) or '', '^%d+~?(.*)$')
+local state = mark == '.' and -2 or mark == '>' and -3 or nil
 local lookMs = lookInMs()
 if placeLeaseMs == 0 then
   if isNew then
@@ -156,7 +163,7 @@ if placeLeaseMs == 0 then
       return refused
     end
   end
-  return answer({ inTheWay, lookMs, '0' })
+  return answer({ inTheWay, lookMs, '0', state })
 end
 
 -- include: place-of
@@ -194,4 +201,4 @@ if refused then
   end
   return refused
 end
-return answer({ inTheWay, lookMs, whole(ticket) })
+return answer({ inTheWay, lookMs, whole(ticket), state })

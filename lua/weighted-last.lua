@@ -1,6 +1,6 @@
 -- The holder that keeps a read-write lock for longest: whether there is one, and until when the lock is held.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- Returns {weight (string), endsInMs (integer)} of the holder whose lease ends last; nil when nobody holds it.
 -- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
@@ -16,5 +16,5 @@ local last = redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES')
 if not last[1] or tonumber(last[2]) <= nowMs then
   return false
 end
-local weight = redis.call('HGET', lock, last[1])
-return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
+local weight = string.match(redis.call('HGET', lock, last[1]) or '', '^%d+')
+return weight and { weight, tonumber(last[2]) - nowMs }

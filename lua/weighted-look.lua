@@ -1,6 +1,6 @@
 -- How many permits a weighted lock has, the owners that hold them, and those that wait in line, in order. For debugging: it walks them all.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"

@@ -57,7 +57,9 @@ local function renew(lock, leases, line, places, owner, isListening)
   if not known[1] then
     return 'gone'
   end
-  local endsAtMs = known[2] and tonumber(ours('ZSCORE', leases, owner))
+  -- Who has released its permits, which stay taken for a while, has none.
+  local isHolder = known[2] and not string.find(known[2], '.', 1, true)
+  local endsAtMs = isHolder and tonumber(ours('ZSCORE', leases, owner))
   if endsAtMs and endsAtMs > nowMs then
     keep(lock, leases, line, places)
     redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, expiresAtMs)), owner)

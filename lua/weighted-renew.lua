@@ -1,6 +1,7 @@
 -- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
--- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the "?" from
--- the weight: its holder relies on it now, so no confirmation may shorten it.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed, or that its owner has released. With a
+-- lease it takes the "?" from the weight: its holder relies on it now, so no confirmation may shorten it. So it does with a ">", whose export
+-- did not come about.
 --
 -- KEYS[1..] keys (hash, sorted set, hash): for the i-th holder its lock at 3i-2, the leases of that at 3i-1, who was forced out at 3i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
@@ -24,7 +25,7 @@ local function prolong(lock, leases, owner, weight, endsAtMs)
     isLasting[lock] = true
   end
   redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
-  local confirmed = string.find(weight, '?', 1, true) and redis.pcall('HSET', lock, owner, string.match(weight, '^%d+'))
+  local confirmed = string.match(weight, '^%d+~?(.*)$') ~= '' and redis.pcall('HSET', lock, owner, string.match(weight, '^%d+~?'))
   if type(confirmed) == 'table' then
     redis.call('ZADD', leases, string.format('%.0f', endsAtMs), owner)
     return confirmed
@@ -34,7 +35,7 @@ end
 local function renew(lock, leases, owner)
   local weight = ours('HGET', lock, owner)
   local endsAtMs = weight and tonumber(ours('ZSCORE', leases, owner))
-  if not endsAtMs or endsAtMs <= nowMs then
+  if not endsAtMs or endsAtMs <= nowMs or string.find(weight, '.', 1, true) then
     return 'deleted'
   end
   return leaseMs > 0 and prolong(lock, leases, owner, weight, endsAtMs) or 'kept'

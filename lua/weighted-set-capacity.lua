@@ -1,7 +1,7 @@
 -- Sets how many permits a weighted lock has, whatever is declared. No holder is put out. The sender then lets in the next in line.
 -- Safe to send twice: it is a target.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] permits (string): the capacity that was set, above what is declared
 -- ARGV[1] capacity (integer): how many permits there are from now on
 -- ARGV[2] permitsTtlMs (integer, ms): how long that is kept after it was needed last

@@ -46,6 +46,7 @@ export {
   OptionError,
   QuorumError,
   UnavailableError,
+  type HolderState,
   type LossReason,
   type SeenHolder,
 } from './api/errors.js';

@@ -1,6 +1,7 @@
 -- Takes the lock for the owner, with a token if there is a counter; or says who holds it. With `keptLeaseMs` its client may keep it.
 local isFree = redis.call('EXISTS', lock) == 0
-if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
+local count = not isFree and redis.call('HGET', lock, owner)
+if not isFree and (not count or count == '-2') then
   local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
   -- include: holder, wish
   return { holder, redis.call('PTTL', lock), heard, unsaid }
@@ -21,7 +22,7 @@ if keptLeaseMs and isFree then
   local listening = redis.pcall('PUBSUB', numsub, channel)[2]
   isKept = listening ~= nil and listening <= tonumber(own)
 elseif keptLeaseMs then
-  isKept = redis.call('HGET', lock, owner) == '-1'
+  isKept = count == '-1'
 end
 local lease = isKept and keptLeaseMs or leaseMs
 local ttlMs = 0

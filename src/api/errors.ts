@@ -50,6 +50,19 @@ export abstract class HoldfastError extends Error {
 }
 
 /**
+ * How an owner has a lock.
+ *
+ * - `held`: as its holder
+ * - `released`: it has released the lock, which stays taken until its lease ends (`lockAtLeastFor`); nobody is inside
+ * - `kept`: its client may keep the lock while none of its callers is inside (`getLock(name, { keep })`), so perhaps nobody is; a caller of
+ *   another client that wants the lock makes it let go
+ * - `exported`: `hold.export()` has ended it in its process, and no other one has adopted it so far
+ *
+ * @group Inspection
+ */
+export type HolderState = 'held' | 'released' | 'kept' | 'exported';
+
+/**
  * The owner that had the lock when the client last asked.
  *
  * @group Errors
@@ -59,6 +72,8 @@ export interface SeenHolder {
   holder: string;
   /** What was left of that owner's lease, in milliseconds; -1: no expiry; 0: it was just over, or there was none yet. */
   holderTtlMs: number;
+  /** How it had the lock; left out: it held it, or only waited. */
+  holderState?: HolderState | undefined;
 }
 
 /** The same, where it may not be known. */
@@ -287,6 +302,8 @@ export type NodeAnswer = {
       readonly holder: string;
       /** What is left of that owner's lease, in milliseconds; -1: no expiry. */
       readonly holderTtlMs: number;
+      /** How it has the lock there; left out: it holds it. */
+      readonly holderState?: HolderState | undefined;
     }
   | {
       /** The master's answer. */

@@ -1,7 +1,7 @@
 // What `inspect` and `list` tell of a lock: what the server knows of its holders and its line.
 
 import { invalid, isWholeNumber, parseOptions, parseText, shown } from './options.js';
-import { OptionError } from './errors.js';
+import { type HolderState, OptionError } from './errors.js';
 
 /**
  * The kinds that the server tells apart: plain, fair and fenced locks, members of MultiLocks and of Redlocks are all a `lock`.
@@ -20,7 +20,7 @@ export interface InspectedOwner {
   ownerId: string;
   /** The client. By default it names its host and process: `<host>-<pid>-<12 hex digits>`. For an owner of Redisson, its id. */
   clientId: string;
-  /** When its call began, by the client's own clock; left out: not known, as for an owner of Redisson or of an older holdfast. */
+  /** When it asked for the lock, by the client's own clock; left out: not known, as for an owner of Redisson. */
   since?: Date;
   /** What is left of its lease, or of its place in line, in milliseconds; -1: no expiry. */
   leaseLeftMs: number;
@@ -36,13 +36,15 @@ export interface InspectedOwner {
  * @group Inspection
  */
 export interface InspectedHolder extends InspectedOwner {
-  /** How often the owner has acquired the lock; only for the kind `lock`, and left out if `isKept`. */
-  holdCount?: number;
+  /** How the owner has it. */
+  state: HolderState;
   /**
-   * `true`: the client may keep the lock while none of its callers is inside (`getLock(name, { keep })`), so perhaps nobody is. A caller of
-   * another client that wants the lock makes it let go. Otherwise left out.
+   * Since when the owner holds it, by the client's own clock; after a lost connection, perhaps from some time before. Left out: not known, as
+   * for an owner that was handed the lock in the line, and for those of Redisson and of an older holdfast; or it holds it no more.
    */
-  isKept?: boolean;
+  heldSince?: Date;
+  /** How often the owner has acquired the lock; only for the kind `lock`: 0 if it has released it, left out if it is kept or exported. */
+  holdCount?: number;
 }
 
 /**
@@ -75,6 +77,13 @@ export interface Inspection {
   };
   /** Whether there are more holders or waiters than the 1,000 that are listed. */
   isCut: boolean;
+}
+
+/** How a holder has the lock, in words that stand before its owner. `until`: until when a lock that was released stays taken. */
+export function howHeld(state: HolderState, until = 'its lease ends'): string {
+  if (state === 'released') return `taken until ${until}, released by`;
+  if (state === 'kept') return 'kept, perhaps idle, by';
+  return state === 'exported' ? 'exported, and not adopted so far, by' : 'held by';
 }
 
 /**

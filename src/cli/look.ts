@@ -2,12 +2,13 @@
 
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
-import type {
-  InspectedHolder,
-  InspectedKind,
-  InspectedOwner,
-  Inspection,
-  ListOptions,
+import type { HolderState } from '../api/errors.js';
+import {
+  howHeld,
+  type InspectedHolder,
+  type InspectedKind,
+  type InspectedOwner,
+  type Inspection,
 } from '../api/inspection.js';
 import type { Holdfast } from '../holdfast.js';
 import { type Forced, forceUnlock } from '../ui/force.js';
@@ -19,6 +20,10 @@ import { type Line, print, printJson, styled, table, visible, warn } from './ter
 import type { Values } from './where.js';
 
 export const LIST_OPTIONS = {
+  all: {
+    type: 'boolean',
+    help: 'also locks that were released, and stay taken until their lease ends',
+  },
   kind: { type: 'string', help: 'only lock, semaphore or read-write; several with commas' },
   limit: { type: 'string', help: 'at most so many' },
   sort: {
@@ -45,12 +50,12 @@ export const ls: Verb = {
   positionals: PREFIX,
   run: ({ values, positionals }) =>
     withClient(values, async (holdfast) => {
-      const { limit = Infinity, ...options } = listOptions(values, positionals[0]);
+      const limit = limitOf(values);
       const olderMs = durationOf(values, 'older', 0);
       const order = orderOf(values);
       const isStreamed = values['json'] === true && values['sort'] === undefined;
       const found: Inspection[] = [];
-      for await (const lock of holdfast.list(options)) {
+      for await (const lock of listed(holdfast, values, positionals[0])) {
         if (olderMs !== undefined && ageOf(lock) <= olderMs) continue;
         found.push(lock);
         if (isStreamed) printJson(lock);
@@ -128,10 +133,25 @@ export const page: Verb = {
   },
 };
 
-export function listOptions(values: Values, prefix: string | undefined): ListOptions {
+/** The locks that the user asks for; unless for all, without those whose holders have released them, if nobody waits. */
+export async function* listed(
+  holdfast: Holdfast,
+  values: Values,
+  prefix: string | undefined,
+): AsyncGenerator<Inspection, void, undefined> {
   const { kind } = values;
   const kinds = typeof kind === 'string' ? (kind.split(',') as InspectedKind[]) : undefined;
-  return { prefix, kinds, limit: wholeNumberOf(values, 'limit', 1) };
+  for await (const lock of holdfast.list({ prefix, kinds }))
+    if (values['all'] || !isFinished(lock)) yield lock;
+}
+
+export function limitOf(values: Values): number {
+  return wholeNumberOf(values, 'limit', 1) ?? Infinity;
+}
+
+function isFinished({ holders, waiters, waitingClients }: Inspection): boolean {
+  const isOver = holders.length > 0 && holders.every(({ state }) => state === 'released');
+  return isOver && waiters.length === 0 && waitingClients === 0;
 }
 
 type Order = (one: Inspection, other: Inspection) => number;
@@ -244,12 +264,13 @@ export function listing(locks: readonly Inspection[], columns?: number): Line[] 
     const [first, ...others] = lock.holders;
     const more = others.length > 0 ? ` +${String(others.length)}` : '';
     const owner = columns === undefined ? first?.ownerId : shortOwner(first?.ownerId ?? '');
-    const holder = first ? `${owner ?? ''}${first.isKept ? ' (kept)' : more}` : '-';
-    const ago = first?.since ? `${inWords(Number(now) - Number(first.since))} ago` : '-';
+    const state = first && first.state !== 'held' ? ` (${first.state})` : '';
+    const holder = first ? `${owner ?? ''}${state}${more}` : '-';
+    const ago = first?.since ? sinceInWords(first, now) : '-';
     return [lock.name, lock.kind, holder, ago, first ? leaseOf(first) : '-', waitersOf(lock)];
   });
   const [head = '', ...lines] = table(
-    [['NAME', 'KIND', 'HOLDER', 'CALL BEGAN', 'LEASE LEFT', 'WAITING'], ...rows],
+    [['NAME', 'KIND', 'HOLDER', 'HELD FOR', 'LEASE LEFT', 'WAITING'], ...rows],
     columns === undefined ? undefined : { columns, cuts: [0, 2] },
   );
   return [[styled('bold', head)], ...lines];
@@ -285,14 +306,12 @@ function portrait(lock: Inspection, now: Date): Line[] {
   if (holders.length === 0) lines.push('  held by nobody');
   for (const holder of holders) {
     lines.push([
-      `  ${hasIt(holder)} `,
+      `  ${hasIt(holder, now)} `,
       styled('green', holder.ownerId),
       `${as(holder)}${timesOf(holder.holdCount)}`,
     ]);
-    if (holder.isKept)
-      lines.push(
-        '    perhaps nobody is inside: its client keeps it for its next caller, until another client wants it',
-      );
+    const remark = REMARKS[holder.state];
+    if (remark) lines.push(`    ${remark}`);
     lines.push(`    client ${holder.clientId}`);
     const lease = holder.leaseLeftMs === -1 ? NO_EXPIRY : `lease left ${leaseOf(holder)}`;
     lines.push(`    ${sinceOf(holder, now)}, ${lease}`);
@@ -327,8 +346,17 @@ function forShell(text: string): string {
   return /^[\w:.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-function hasIt({ isKept }: InspectedHolder): string {
-  return isKept ? 'kept by' : 'held by';
+/** What an operator has to know of a holder that is perhaps not inside. */
+const REMARKS: Partial<Record<HolderState, string>> = {
+  released: 'nobody is inside: lockAtLeastFor keeps others out until then',
+  kept: 'perhaps nobody is inside: its client keeps it for its next caller, until another client wants it',
+  exported: 'nobody is known to be inside: a process may adopt it until its lease ends',
+};
+
+/** `now`: to tell until when it is taken, if it was released. */
+function hasIt({ state, leaseLeftMs }: InspectedHolder, now?: Date): string {
+  const isTimed = now && leaseLeftMs >= 0;
+  return howHeld(state, isTimed ? new Date(Number(now) + leaseLeftMs).toISOString() : undefined);
 }
 
 function as({ mode, permits }: InspectedOwner): string {
@@ -339,13 +367,20 @@ function as({ mode, permits }: InspectedOwner): string {
 }
 
 function timesOf(holdCount: number | undefined): string {
-  return holdCount === undefined || holdCount === 1 ? '' : `, ${String(holdCount)} times`;
+  return holdCount !== undefined && holdCount > 1 ? `, ${String(holdCount)} times` : '';
 }
 
-function sinceOf({ since }: InspectedOwner, now: Date): string {
+function sinceOf(owner: InspectedOwner & Partial<InspectedHolder>, now: Date): string {
+  const { since, heldSince } = owner;
   if (!since) return `since when is not known (not an owner of this holdfast)`;
-  const ago = inWords(Number(now) - Number(since));
-  return `call began ${ago} ago, at ${since.toISOString()} by its client's clock`;
+  const [words, at] = [sinceInWords(owner, now), since.toISOString()];
+  return `${heldSince ? `held for ${words}, since` : `${words}, at`} ${at} by its client's clock`;
+}
+
+function sinceInWords(owner: InspectedOwner & Partial<InspectedHolder>, now: Date): string {
+  const { since, heldSince } = owner;
+  const words = inWords(Number(now) - Number(since));
+  return heldSince ? words : `asked ${words} ago`;
 }
 
 // What has changed between two looks.

@@ -7,9 +7,10 @@ import { EXIT, told } from './failure.js';
 import { whenEnded } from './ending.js';
 import {
   changesBetween,
+  limitOf,
   LIST_OPTIONS,
+  listed,
   listing,
-  listOptions,
   orderOf,
   PREFIX,
   shortOwner,
@@ -33,8 +34,7 @@ export const watch: Verb = {
   positionals: PREFIX,
   run: ({ values, positionals }) =>
     withClient(values, async (holdfast) => {
-      const options = listOptions(values, positionals[0]);
-      const { limit = Infinity } = options;
+      const limit = limitOf(values);
       const intervalMs = durationOf(values, 'interval', 100) ?? INTERVAL_MS;
       const order = orderOf(values);
       const end = whenEnded(true);
@@ -62,7 +62,10 @@ export const watch: Verb = {
       const look = async (): Promise<void> => {
         try {
           const now = new Map<string, Inspection>();
-          for await (const lock of holdfast.list(options)) now.set(lock.name, lock);
+          for await (const lock of listed(holdfast, values, positionals[0])) {
+            now.set(lock.name, lock);
+            if (now.size === limit) break;
+          }
           // What was cut off is not known, so a lock that is not listed may be held all the same.
           const known = before && Math.max(before.size, now.size) < limit ? before : now;
           for (const { lockName, how, ownerId } of changesBetween(known, now)) {

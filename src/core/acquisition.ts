@@ -23,7 +23,13 @@ import {
 import { Adopter } from './adoption.js';
 import { Grant, KEPT_WEIGHT } from './grant.js';
 import { assertEnterable, type GrantHolder, holderToReenter, SingleHold } from './hold.js';
-import { aborted, heldByCallerOfClient, heldByNeighbour, heldElsewhere, ranOut } from './messages.js';
+import {
+  aborted,
+  heldByCallerOfClient,
+  heldByNeighbour,
+  heldElsewhere,
+  ranOut,
+} from './messages.js';
 import { lockCallBegins, NestedCall, selfWaitOf, warnOfShortTimes } from './misuse.js';
 import { neighbourOf, waitForNeighbour } from './neighbours.js';
 import {
@@ -133,6 +139,8 @@ class Acquisition implements Call {
   #begun: FirstTry | undefined;
   /** The latest try that may have acquired the lock and whose answer has not been used. */
   #unused: Promise<AcquireReply> | undefined;
+  /** Whether a try as the present owner got no answer. */
+  #isInDoubt = false;
   #endWaiting: (() => void) | undefined;
   /** How many answers in a row arrived after the lease they granted had ended, and whether the latest was one of them. */
   #lateInARow = 0;
@@ -228,8 +236,9 @@ class Acquisition implements Call {
     return new Promise((resolve, reject) => {
       this.#goOn = () => {
         this.#goOn = undefined;
-        // Locks with `tryAtOnce` make all tries with the same owner.
-        this.#waiter = this.#lock.waiter(() => first.ownerId, this.#request);
+        const owners = [first.ownerId];
+        const newOwnerId = (): string => owners.pop() ?? this.#lock.newOwnerId();
+        this.#waiter = this.#lock.waiter(newOwnerId, this.#request);
         this.#begun = first;
         this.#unused = first.reply;
         resolve(this.#untilHeld());
@@ -368,7 +377,10 @@ class Acquisition implements Call {
     const newOwnerId = this.#newOwnerId ?? this.#lock.newOwnerId;
     const waiter = (this.#waiter ??= this.#newWaiter(newOwnerId));
     const seen = this.#begun ? undefined : waiter.queue?.();
-    if (seen) return this.#held(seen);
+    if (seen) {
+      this.#nextOwner(waiter);
+      return this.#held(seen);
+    }
     let sentAt = now(clock);
     const reply = await retry(connection, limit, this.#lock, () => {
       const { sentAt: at, reply: sent } = this.#begun ?? {
@@ -388,6 +400,7 @@ class Acquisition implements Call {
       // A call whose wait is over, and that goes on only for this attempt, does not join the line.
       if (!limit.isOverdue || waiter.lastAnswer) waiter.wait(reply, sentAt.monotonicMs);
       waiter.lastAnswer?.held(reply, sentAt.monotonicMs);
+      this.#nextOwner(waiter);
       this.#isLate = false;
       if (leftMs(deadline) > 0) this.#lateInARow = 0; // a late "held" does not show that answers arrive in time
       return this.#held(reply);
@@ -399,6 +412,17 @@ class Acquisition implements Call {
     if (grant) return this.#begin(this.#holder(grant), this.#viaOf(reply.outcome));
     await this.#pauseAfterLateAnswer();
     return 'look again';
+  }
+
+  /**
+   * Another owner has the lock, as the server has answered to the latest try, if there was one: the next try has an owner of its own, whose
+   * number tells when it began. The clean-up removes the present owner, if an earlier try as it is still unanswered.
+   */
+  #nextOwner(waiter: Waiter): void {
+    if (!waiter.useNewOwner) return;
+    if (this.#isInDoubt) this.#session.cleanup.remove(this.#removable, waiter.ownerId);
+    this.#isInDoubt = false;
+    waiter.useNewOwner();
   }
 
   #newWaiter(newOwnerId: () => string): Waiter {
@@ -440,7 +464,8 @@ class Acquisition implements Call {
         if (reply.outcome === 'held') lastAnswer?.held(reply, at.monotonicMs);
       },
       (error: unknown) => {
-        if (this.#unused === sent && !mayHaveRun(error)) this.#unused = before;
+        if (mayHaveRun(error)) this.#isInDoubt = true;
+        else if (this.#unused === sent) this.#unused = before;
         if (lastAnswer && error instanceof Error && !(error instanceof UnwantedError))
           lastAnswer.lastError = error;
       },

@@ -17,6 +17,7 @@ import {
   type Deadline,
   deadlineOf,
   earlier,
+  EXPORTED_COUNT,
   type GrantedHold,
   type GrantedLock,
   type HandOverReply,
@@ -525,7 +526,7 @@ export class Grant implements KeepableGrant, Due {
     const wantedMs = Math.max(leaseMs, this.restMs);
     try {
       await this.#session.bounded(this.lock.name, 'not known to be exported', (waitLimit) =>
-        this.#confirm(wantedMs, waitLimit, 0, end, true),
+        this.#confirm(wantedMs, waitLimit, 0, end, true, true),
       );
     } catch (error) {
       throw this.loss ?? error; // the lease may have ended while there was no answer
@@ -533,13 +534,17 @@ export class Grant implements KeepableGrant, Due {
     return isExported;
   }
 
-  /** Confirms the lock on the server for `leaseMs` from now, with `more` holds added. `isShared`: whether the added holds are shared. */
+  /**
+   * Confirms the lock on the server for `leaseMs` from now, with `more` holds added. `isShared`: whether the added holds are shared.
+   * `isExport`: the server is told that its one hold ends.
+   */
   async #confirm(
     leaseMs: number,
     waitLimit: WaitLimit,
     more: number,
     confirmed: () => void,
     isShared: boolean,
+    isExport = false,
   ): Promise<void> {
     if (!this.#turns.tryTake() && !(await this.#turns.take(waitLimit, false, true))) return;
     const wasKept = this.isKeepable;
@@ -553,7 +558,8 @@ export class Grant implements KeepableGrant, Due {
       const wantedMs = this.#keeping ? Math.max(leastMs, lockWatchdogTimeoutMs) : leastMs;
       this.#stopKeeping(); // this command sets a count, which says that somebody is inside
       const holdCount = Math.max(this.holdCount + more, 1);
-      const sentAt = await this.#setCount(holdCount, wantedMs, waitLimit, isShared);
+      const count = isExport && holdCount === 1 ? EXPORTED_COUNT : holdCount;
+      const sentAt = await this.#setCount(count, wantedMs, waitLimit, isShared);
       this.#prolong(deadlineOf(sentAt, wantedMs));
       if (this.remaining() > 0) confirmed(); // a grant without holds is not lost when its deadline passes; it is merely over
     } catch (error) {

@@ -13,16 +13,13 @@ import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
 import { type Conflicting, keyOfAnotherType } from './retry.js';
 import type { Server } from './server.js';
-import { type Session, startOfOwner } from './session.js';
+import { type Session, startOfOwner, startOfTry } from './session.js';
 
 /** How many holders and waiters of one lock are listed at most. */
 const MOST_LISTED = 1_000;
 
 /** How many locks are looked at together: few enough that other commands need not wait for long. */
 const TOGETHER = 64;
-
-/** The hold count of a lock that its client keeps, perhaps without using it. */
-const KEPT = -1;
 
 /** The permits of a read-write lock, all of which a writer takes. */
 const READ_WRITE_CAPACITY = 2 ** 31;
@@ -130,13 +127,13 @@ type Reply = [
 
 function inspectionOf(name: string, reply: Reply): Inspection {
   const [capacity, holding, waiting, isCut, waitingClients, token] = reply;
-  const holders = inThrees(holding);
-  const waiters = inThrees(waiting);
+  const holders = inThrees(holding, holderOf);
+  const waiters = inThrees(waiting, ownerOf);
   const weights = [...holders, ...waiters].map(({ weight }) => weight);
   const isWeighted = capacity > 0 || (holders.length === 0 && weights.some((weight) => weight > 0));
   const isReadWrite = capacity === READ_WRITE_CAPACITY || weights.includes(READ_WRITE_CAPACITY);
   const kind = !isWeighted ? 'lock' : isReadWrite ? 'read-write' : 'semaphore';
-  const ofKind = ({ owner, weight }: Entry): InspectedOwner => {
+  const ofKind = <Owner extends InspectedOwner>({ owner, weight }: Entry<Owner>): Owner => {
     if (kind === 'semaphore') return { ...owner, permits: weight };
     if (kind === 'read-write') return { ...owner, mode: weight > 1 ? 'write' : 'read' };
     return owner;
@@ -146,10 +143,9 @@ function inspectionOf(name: string, reply: Reply): Inspection {
     kind,
     holders: holders.map((entry): InspectedHolder => {
       const holder = ofKind(entry);
-      if (kind !== 'lock') return holder;
-      return entry.weight === KEPT
-        ? { ...holder, isKept: true }
-        : { ...holder, holdCount: entry.weight };
+      const { state } = holder;
+      if (kind !== 'lock' || state === 'kept' || state === 'exported') return holder;
+      return { ...holder, holdCount: state === 'released' ? 0 : entry.weight };
     }),
     waiters: waiters.map(ofKind),
     waitingClients,
@@ -164,17 +160,33 @@ function inspectionOf(name: string, reply: Reply): Inspection {
 }
 
 /** An owner with its weight; for a lock that is not weighted, a holder's hold count, and 0 for a waiter. */
-interface Entry {
-  readonly owner: InspectedOwner;
+interface Entry<Owner extends InspectedOwner> {
+  readonly owner: Owner;
   readonly weight: number;
 }
 
-/** Owner, what is left of its lease, and weight, one after the other. */
-function inThrees(flat: readonly (string | number)[]): Entry[] {
+/** Owner, what is left of its lease, and weight with its marks, one after the other. */
+function inThrees<Owner extends InspectedOwner>(
+  flat: readonly (string | number)[],
+  read: (ownerId: string, leaseLeftMs: number, field: string) => Owner,
+): Entry<Owner>[] {
   return Array.from({ length: flat.length / 3 }, (_, index) => {
     const [ownerId, leftMs, weight] = flat.slice(index * 3, index * 3 + 3);
-    return { owner: ownerOf(String(ownerId), Number(leftMs)), weight: Number(weight) };
+    const field = String(weight);
+    const owner = read(String(ownerId), Number(leftMs), field);
+    return { owner, weight: Number.parseInt(field, 10) || 0 };
   });
+}
+
+/** `field`: the hold count, or the weight; with the marks that lua/README.md names. */
+function holderOf(ownerId: string, leaseLeftMs: number, field: string): InspectedHolder {
+  const owner = ownerOf(ownerId, leaseLeftMs);
+  if (field === '-1') return { ...owner, state: 'kept' };
+  if (field === '-2' || field.endsWith('.')) return { ...owner, state: 'released' };
+  if (field === '-3' || field.endsWith('>')) return { ...owner, state: 'exported' };
+  const wasHandedOver = field.startsWith('0') || field.includes('~');
+  const heldSince = wasHandedOver ? undefined : startOfTry(ownerId);
+  return { ...owner, state: 'held', ...(heldSince ? { heldSince } : {}) };
 }
 
 function ownerOf(ownerId: string, leaseLeftMs: number): InspectedOwner {

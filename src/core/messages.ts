@@ -20,6 +20,7 @@ import type { AcquirableLock, KeyInTheWay } from './protocol.js';
 import type { Wait, WaitIs } from '../api/options.js';
 import { shownToken } from '../api/description.js';
 import type { LostEvent } from '../api/events.js';
+import { howHeld } from '../api/inspection.js';
 
 /** If an attempt is at most this old (in milliseconds) when the wait ends, its missing answer counts as slow, not as an outage. */
 export const SLOW_ANSWER_MS = 100;
@@ -31,12 +32,12 @@ type Wanted = Pick<AcquirableLock, 'name' | 'weight' | 'isReentrant'>;
 export function heldElsewhere(
   lock: Wanted,
   wait: Wait,
-  { holder, holderTtlMs, isAskedFor }: SeenHolder & { readonly isAskedFor?: boolean | undefined },
+  { isAskedFor, ...seen }: SeenHolder & { readonly isAskedFor?: boolean | undefined },
   hint = '',
 ): LockTimeoutError {
   const { name: lockName } = lock;
-  const message = `${wanted(lock)} not acquired ${within(wait)}: ${inTheWay(lock, { holder, holderTtlMs })}${hint}`;
-  const error = new LockTimeoutError(message, { lockName, holder, holderTtlMs });
+  const message = `${wanted(lock)} not acquired ${within(wait)}: ${inTheWay(lock, seen)}${hint}`;
+  const error = new LockTimeoutError(message, { lockName, ...seen });
   if (isAskedFor) askedFor.add(error);
   return error;
 }
@@ -55,11 +56,17 @@ function wanted({ name, weight, isReentrant }: Wanted): string {
 }
 
 /** Names the known owner: the holder; with several holders one of them, or the first in line; for a free fair lock the first in line. */
-function inTheWay({ weight }: Wanted, { holder, holderTtlMs }: SeenHolder): string {
-  if (weight !== undefined) return `${holder} is in the way, perhaps among others`;
+function inTheWay(
+  { weight }: Wanted,
+  { holder, holderTtlMs, holderState = 'held' }: SeenHolder,
+): string {
+  if (holderState === 'released' && holderTtlMs > 0)
+    return `${howHeld(holderState, `its lease ends in ${String(holderTtlMs)} ms`)} ${holder}`;
+  if (weight !== undefined && holderState === 'held')
+    return `${holder} is in the way, perhaps among others`;
   if (holderTtlMs < 0) return `held by ${holder}, without expiry`;
   if (holderTtlMs === 0) return `${holder} has it, or is the next to get it`;
-  return `held by ${holder}, its lease ends in ${String(holderTtlMs)} ms unless renewed`;
+  return `${howHeld(holderState)} ${holder}, its lease ends in ${String(holderTtlMs)} ms unless renewed`;
 }
 
 /** `heldElsewhere` for a MultiLock of which another owner held a member. */

@@ -1,7 +1,7 @@
 // The types that all kinds of locks share. First: what a server answers about a lock.
 
 import type { HeldLock } from '../api/description.js';
-import type { LockLostError, LossReason, SeenHolder } from '../api/errors.js';
+import type { HolderState, LockLostError, LossReason, SeenHolder } from '../api/errors.js';
 import { type Clock, elapsedMs, type Instant, now, type TimeLimit } from '../runtime/clock.js';
 import type { RedisClient } from '../redis/client.js';
 import type { LastAnswer, Seniority } from '../waiting/line.js';
@@ -34,6 +34,16 @@ export interface HeldReply extends Readonly<SeenHolder> {
   readonly letsPass?: boolean | undefined;
   /** When to try again, in milliseconds; left out: when the holder's lease ends. */
   readonly retryInMs?: number | undefined;
+}
+
+/** The count of a hold that has ended here, and that another process may adopt. */
+export const EXPORTED_COUNT = -3;
+
+/** How an owner has a lock, by a count that is not that of its holds. `heardBy`: as scripts answer "held", how many heard our wish, or the count. */
+export function stateOf(heardBy: number | undefined): HolderState | undefined {
+  if (heardBy === undefined) return undefined;
+  if (heardBy === EXPORTED_COUNT) return 'exported';
+  return heardBy === -2 ? 'released' : 'kept';
 }
 
 /** The previous holder handed the lock over to this caller while it waited. */
@@ -348,6 +358,8 @@ export interface Waiter {
    * @param limit - how long the caller waits; left out: for ever
    */
   try(limit?: TimeLimit): Promise<AcquireReply>;
+  /** The present owner is nowhere: the next try has an owner of its own. Left out: all tries have one owner, or each has its own anyway. */
+  useNewOwner?(): void;
   /** The answer to the latest try has become a grant. */
   won?(grant: Granted): void;
   /** Joins the line without a command if this client has the lock or has waiters for it; then returns what is known of the holder. */

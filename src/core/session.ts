@@ -435,21 +435,27 @@ export function newClientId(text?: string, random?: Random): string {
 }
 
 /**
- * Makes the owners of a client, `<clientId>:<n>`, each never used before. The number tells when the call began: it is the client's time in
- * microseconds since 1970, or the next one if that was used.
+ * Makes the owners of a client, `<clientId>:<n>`, each never used before. The number tells when it is made, which is when the lock is asked for:
+ * it is the client's time in microseconds since 1970, in the second half of a millisecond, or the next number if that was used. Older clients
+ * use the first half, and keep the number of the first try for all others.
  */
 function ownersOf(clientId: string, clock: Clock): () => string {
   let lastNumber = 0;
   return () => {
-    lastNumber = Math.max(lastNumber + 1, Math.floor(clock.wallMs()) * 1_000);
+    lastNumber = Math.max(lastNumber + 1, Math.floor(clock.wallMs()) * 1_000 + 500);
     return `${clientId}:${String(lastNumber)}`;
   };
 }
 
-/** When the call of an owner began, by its client's clock; undefined: its number does not tell. */
+/** When an owner has asked for its lock, by its client's clock; undefined: its number does not tell. */
 export function startOfOwner(ownerId: string): Date | undefined {
   const [, number] = /:(\d{16})$/.exec(ownerId) ?? [];
-  return number === undefined ? undefined : new Date(Number(number) / 1_000);
+  return number === undefined ? undefined : new Date(Math.floor(Number(number) / 1_000));
+}
+
+/** The same, if its client makes a number for each try: then a lock that the try has taken is held since. */
+export function startOfTry(ownerId: string): Date | undefined {
+  return /[5-9]\d\d$/.test(ownerId) ? startOfOwner(ownerId) : undefined;
 }
 
 /** `count` random hex digits; `count` must be even. */

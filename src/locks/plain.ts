@@ -15,6 +15,7 @@ import {
   type LockRequest,
   mayBeKept,
   type NextWaiter,
+  stateOf,
   type Transfer,
   type Waiter,
 } from '../core/protocol.js';
@@ -94,7 +95,7 @@ export class ReentrantLockBackend implements LockBackend {
   }
 
   waiter(newOwnerId: () => string, request: LockRequest): Waiter {
-    return new ReentrantWaiter(this, newOwnerId(), request);
+    return new ReentrantWaiter(this, newOwnerId, request);
   }
 
   get keyPlaces(): readonly KeyPlace[] {
@@ -153,7 +154,8 @@ export class ReentrantLockBackend implements LockBackend {
 
   #heldReply([holder, holderTtlMs, heardBy, unsaid]: HeldAnswer): HeldReply {
     const isAskedFor = this.isAskedFor(holder, heardBy, unsaid);
-    return { outcome: 'held', holder, holderTtlMs, isAskedFor };
+    const holderState = stateOf(heardBy);
+    return { outcome: 'held', holder, holderTtlMs, holderState, isAskedFor };
   }
 
   /** Whether a holder may let go in a moment. `heardBy`: how many heard our wish for what it keeps; `unsaid`: why nobody could hear it. */
@@ -163,7 +165,7 @@ export class ReentrantLockBackend implements LockBackend {
     const latest = this.#local.latestOf(this.keys.lock);
     if (latest?.ownerId === holder && !latest.isHeld && !latest.isIdle) return true;
     // A node of a cluster counts only its own subscribers.
-    const mayBeHeard = heardBy !== undefined && (heardBy > 0 || this.connection.isCluster);
+    const mayBeHeard = heardBy !== undefined && heardBy >= Number(!this.connection.isCluster);
     return mayBeHeard && unsaid === undefined;
   }
 
@@ -439,7 +441,10 @@ export class ReentrantLockBackend implements LockBackend {
   }
 }
 
-/** Who holds the lock, and for how long; if its client keeps it, how many heard that we want it, or why nobody could be asked. */
+/**
+ * Who holds the lock, and for how long; if its client keeps it, how many heard that we want it, or why nobody could be asked; or the count of
+ * an owner that has released or exported it.
+ */
 type HeldAnswer = readonly [holder: string, ttlMs: number, heardBy?: number, unsaid?: string];
 
 // A waiter that waits in this client's line for the lock between its attempts. One waiter of the line at a time tries, when the lock may be
@@ -496,16 +501,27 @@ export abstract class LineWaiter implements Waiter {
 }
 
 class ReentrantWaiter extends LineWaiter implements NextWaiter {
-  readonly ownerId: string;
   readonly #lock: ReentrantLockBackend;
+  readonly #newOwnerId: () => string;
+  #ownerId: string;
+  #wantsNewOwner = false;
   /** The grant that a release of this client has handed over to it. */
   #accepted: Granted | undefined;
   #hasLeft = false;
 
-  constructor(lock: ReentrantLockBackend, ownerId: string, request: LockRequest) {
+  constructor(lock: ReentrantLockBackend, newOwnerId: () => string, request: LockRequest) {
     super(request, () => lock.line());
     this.#lock = lock;
-    this.ownerId = ownerId;
+    this.#newOwnerId = newOwnerId;
+    this.#ownerId = newOwnerId();
+  }
+
+  get ownerId(): string {
+    return this.#ownerId;
+  }
+
+  useNewOwner(): void {
+    this.#wantsNewOwner = true;
   }
 
   /**
@@ -526,7 +542,9 @@ class ReentrantWaiter extends LineWaiter implements NextWaiter {
   }
 
   try(limit?: TimeLimit): Promise<AcquireReply> {
-    return this.#lock.acquire(this.ownerId, this.request, limit);
+    if (this.#wantsNewOwner) this.#ownerId = this.#newOwnerId();
+    this.#wantsNewOwner = false;
+    return this.#lock.acquire(this.#ownerId, this.request, limit);
   }
 
   override wait(seen: HeldReply, triedAtMs: number): void {

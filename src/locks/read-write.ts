@@ -13,7 +13,7 @@ import { grantNext } from '../queue/queue.js';
 import type { KeepReply, LockBackend } from '../core/protocol.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
-import { AS_IT_IS, WeightedBackend } from './weighted.js';
+import { AS_IT_IS, shortensFor, WeightedBackend } from './weighted.js';
 import { SingleLock } from './single-lock.js';
 
 export class ReadWriteSingleLock implements ReadWriteLock {
@@ -107,13 +107,13 @@ export class ReadWriteBackend extends WeightedBackend implements LockBackend {
    */
   override reenter(
     ownerId: string,
-    _count: number,
+    count: number,
     leaseMs: number,
     limit?: TimeLimit,
     isShared = false,
   ): Promise<KeepReply> {
     const weight = isShared && leaseMs === 0 ? 1 : AS_IT_IS;
-    return this.keep(ownerId, weight, leaseMs, 'never', limit);
+    return this.keep(ownerId, weight, leaseMs, shortensFor(count), limit);
   }
 
   async isLocked(): Promise<boolean> {

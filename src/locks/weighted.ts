@@ -3,6 +3,7 @@
 import type { HoldfastError } from '../api/errors.js';
 import {
   type AcquirableLock,
+  EXPORTED_COUNT,
   type Granted,
   type HandOverReply,
   isAcquired,
@@ -53,8 +54,11 @@ const HOLDS: RenewerRow<LockKeys> = {
   keysOf: ({ lock, leases, forcedOwners }) => [lock, leases, forcedOwners],
 };
 
-/** When a command that sets a lease makes it shorter; `always`: the owner gives the lock up, and no lease becomes longer. */
-const SHORTENS = { never: 0, 'if handed over': 1, always: 2 } as const;
+/**
+ * When a command that sets a lease makes it shorter; `always`: the owner gives the lock up, and no lease becomes longer; `exported`: never, and
+ * the owner waits to be adopted.
+ */
+const SHORTENS = { never: 0, 'if handed over': 1, always: 2, exported: 3 } as const;
 
 /** The terms of a weighted lock: its kind and capacity, and the wanted weight. */
 interface WeightedTerms {
@@ -172,9 +176,9 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     return whetherHeld(this, this.handOver(ownerId));
   }
 
-  /** The server keeps no hold count. */
-  reenter(ownerId: string, _count: number, leaseMs: number, limit?: TimeLimit): Promise<KeepReply> {
-    return this.keep(ownerId, AS_IT_IS, leaseMs, 'never', limit);
+  /** The server keeps no hold count, but is told of an export. */
+  reenter(ownerId: string, count: number, leaseMs: number, limit?: TimeLimit): Promise<KeepReply> {
+    return this.keep(ownerId, AS_IT_IS, leaseMs, shortensFor(count), limit);
   }
 
   confirm(ownerId: string, leaseMs: number): Promise<KeepReply> {
@@ -262,6 +266,11 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     const isEffect = ({ isHeld }: HandOver): boolean => isHeld;
     return connection.runReplicated(scripts.weightedHandOver, keys, args, read, isEffect, limit);
   }
+}
+
+/** For a command that sets this hold count. */
+export function shortensFor(holdCount: number): 'never' | 'exported' {
+  return holdCount === EXPORTED_COUNT ? 'exported' : 'never';
 }
 
 function readWeightedJoin(reply: unknown): JoinReply | Refusal {

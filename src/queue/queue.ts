@@ -2,7 +2,13 @@
 // whether the lock is free. Fair locks, semaphores and read-write locks have a queue.
 
 import { type SeenHolder, UnavailableError } from '../api/errors.js';
-import type { HeldReply, KeepReply, Renewable, Watched } from '../core/protocol.js';
+import {
+  type HeldReply,
+  type KeepReply,
+  type Renewable,
+  stateOf,
+  type Watched,
+} from '../core/protocol.js';
 import type { Server } from '../core/server.js';
 import type { RenewerRow } from '../core/watchdog.js';
 import type { RedisClient } from '../redis/client.js';
@@ -336,6 +342,7 @@ export function readJoin(
     outcome: 'held',
     holder: first,
     holderTtlMs,
+    holderState: stateOf(heardBy),
     isAskedFor: isAskedFor?.(first, heardBy, unsaid),
     ticket,
   };

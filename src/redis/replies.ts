@@ -84,13 +84,15 @@ function isListOf(reply: unknown, is: Is, length?: number): boolean {
 const isTextList: Is = (reply) => isListOf(reply, isText);
 const isFlatList: Is = (reply) => isListOf(reply, (part) => isText(part) || isInteger(part));
 
-const isHeld = tuple([isHolder, isTtl, isCount, isReason], 2);
-const isInLine = tuple([isText, isLook, isTicket, isCount, isReason], 3);
-const isInWeightedLine = tuple([isText, isLook, isTicket]);
+/** How many heard a wish; or the count of an owner that has released the lock, or was exported. */
+const isHeard: Is = (part) => isCount(part) || part === -2 || part === -3;
+const isHeld = tuple([isHolder, isTtl, isHeard, isReason], 2);
+const isInLine = tuple([isText, isLook, isTicket, isHeard, isReason], 3);
+const isInWeightedLine = tuple([isText, isLook, isTicket, isHeard], 3);
 const isUnmet = tuple([(part) => part === 'declared' || part === 'exceeded', isCount]);
 const isVote = tuple([isInteger]);
 const isVoteWithToken = tuple([isInteger, isToken]);
-const isVoteForOther = tuple([isInteger, isHolder, isTtl]);
+const isVoteForOther = tuple([isInteger, isHolder, isTtl, isHeard], 3);
 const isFencedJoin = tuple([(part) => part === 1 || part === 2, isToken]);
 const isDone = tuple([(part) => part === 'done']);
 const isDoneWithToken = tuple([(part) => part === 'done', isToken]);

@@ -37,13 +37,13 @@ export const scripts: {
 } = {
   acquire: {
     name: 'acquire',
-    sha1: '148e8830860cb4ab0998402973288fba59dc02f9',
+    sha1: '88484972ce5220a486e574b5ed8d6065cc71ce54',
     source: `-- Takes a lock that nobody holds: the outermost acquisition of an owner. With a counter its new holder gets a fencing token, larger than
 -- all before.
 -- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
 -- and its reply was lost: the lease starts anew. A copy uses up a token; none is given twice, and none is smaller than one before it.
 --
--- KEYS[1] lock (hash): owner -> hold count; -1: its client may keep it, and perhaps nobody is inside
+-- KEYS[1] lock (hash): owner -> hold count; -1: its client may keep it, and perhaps nobody is inside; -2: its owner has released it
 -- KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
@@ -53,14 +53,16 @@ export const scripts: {
 -- ARGV[6] channel (string): the lock's unlock channel
 -- ARGV[7] numsub (string): NUMSUB, or SHARDNUMSUB where the cluster has sharded pub/sub
 -- Returns 1 when the owner holds the lock now, 2 when its client may keep it, of a fenced lock its token (string); otherwise {holder (string),
--- ttlMs (integer, -1: no expiry), how many were asked to let go, if it may be kept (integer), why nobody could be asked (string)}.
+-- ttlMs (integer, -1: no expiry), how many were asked to let go, if it may be kept, or its count, if that is -2 or -3 (integer), why nobody
+-- could be asked (string)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, counter = KEYS[1], KEYS[2]
 local owner, leaseMs, tokenTtlMs, keptLeaseMs, own, channel, numsub = unpack(ARGV)
 
 -- Takes the lock for the owner, with a token if there is a counter; or says who holds it. With \`keptLeaseMs\` its client may keep it.
 local isFree = redis.call('EXISTS', lock) == 0
-if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
+local count = not isFree and redis.call('HGET', lock, owner)
+if not isFree and (not count or count == '-2') then
   local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
   -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
   -- thread. More fields, or one of another form, belong to something else.
@@ -69,7 +71,7 @@ if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
-  -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+  -- many heard it (nil: nobody was asked; -2 or -3: that is the count); \`unsaid\`: why nobody could be asked.
   local heard, unsaid
   if fields[2] == '-1' then
     local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
@@ -80,6 +82,8 @@ if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
         heard, unsaid = 0, heard.err
       end
     end
+  elseif fields[2] == '-2' or fields[2] == '-3' then
+    heard = tonumber(fields[2])
   end
   return { holder, redis.call('PTTL', lock), heard, unsaid }
 end
@@ -118,7 +122,7 @@ if keptLeaseMs and isFree then
   local listening = redis.pcall('PUBSUB', numsub, channel)[2]
   isKept = listening ~= nil and listening <= tonumber(own)
 elseif keptLeaseMs then
-  isKept = redis.call('HGET', lock, owner) == '-1'
+  isKept = count == '-1'
 end
 local lease = isKept and keptLeaseMs or leaseMs
 local ttlMs = 0
@@ -155,11 +159,13 @@ return token or isKept and 2 or 1
   },
   confirm: {
     name: 'confirm',
-    sha1: '20379ff3586e20cd8f7f11bac65f3e6dee2d7851',
+    sha1: 'd0c243cccce4d21b6145254632bd754cb3d0eda8',
     source: `-- Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or releases
--- a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends.
--- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
--- or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner.
+-- a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends, with a
+-- count of -2.
+-- Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 01
+-- or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner; after
+-- a release, nothing renews the lock, and its owner has it no more.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
@@ -180,7 +186,7 @@ local publish, grants, publishGrant, isRelease = ARGV[4], ARGV[5], ARGV[6], ARGV
 local count = redis.call('HGET', lock, owner)
 if not count and isRelease then
   return 'deleted' -- the client asks how it was lost, as after any release
-elseif not count then
+elseif not count or count == '-2' and not isRelease then
   -- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
   -- from giving up what it has. Any other error is raised.
   local function ours(...)
@@ -200,7 +206,11 @@ elseif not count then
 end
 
 local ttlMs = redis.call('PTTL', lock)
+-- pcall: the mark is for people, and keeps late commands from renewing the lock. Whatever becomes of it, the release is done.
 if isRelease and ttlMs >= 0 and ttlMs <= leaseMs then
+  -- A write that changes nothing: after it a full memory refuses nothing more.
+  redis.call('HDEL', lock, '')
+  redis.pcall('HSET', lock, owner, '-2')
   return 'kept'
 end
 if count ~= '0' and not isRelease then
@@ -211,8 +221,8 @@ end
 
 -- In this order: a full memory refuses what takes memory only before anything is written.
 redis.call('PEXPIRE', lock, lease)
-local counted = not isRelease and redis.pcall('HSET', lock, owner, 1)
-if type(counted) == 'table' then
+local counted = redis.pcall('HSET', lock, owner, isRelease and '-2' or '01')
+if type(counted) == 'table' and not isRelease then
   -- The lease ends when it would have ended before.
   if ttlMs > 0 then
     redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
@@ -287,7 +297,7 @@ return { holder, type(told) == 'table' and told.err or nil }
   },
   gather: {
     name: 'gather',
-    sha1: 'b0a80eddbd9a51f0a128603df1bad66847423a14',
+    sha1: '0ed7741d1f66dcbdfa952854f9074263528295f4',
     source: `-- Acquires and releases many locks in one call: each as acquire.lua or release.lua would, in the order in which they stand here. In a
 -- cluster, all keys are of one slot.
 -- Each lock has its own answer: what its own script would refuse is not done and answered by false, whatever becomes of the others; sent again
@@ -317,7 +327,8 @@ end
 local function acquire(lock, owner, leaseMs, counter, tokenTtlMs, keptLeaseMs, own, channel)
   -- Takes the lock for the owner, with a token if there is a counter; or says who holds it. With \`keptLeaseMs\` its client may keep it.
   local isFree = redis.call('EXISTS', lock) == 0
-  if not isFree and redis.call('HEXISTS', lock, owner) == 0 then
+  local count = not isFree and redis.call('HGET', lock, owner)
+  if not isFree and (not count or count == '-2') then
     local fields = redis.call('HLEN', lock) == 1 and redis.call('HGETALL', lock)
     -- Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
     -- thread. More fields, or one of another form, belong to something else.
@@ -326,7 +337,7 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs, keptLeaseMs, o
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
     end
     -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
-    -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+    -- many heard it (nil: nobody was asked; -2 or -3: that is the count); \`unsaid\`: why nobody could be asked.
     local heard, unsaid
     if fields[2] == '-1' then
       local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
@@ -337,6 +348,8 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs, keptLeaseMs, o
           heard, unsaid = 0, heard.err
         end
       end
+    elseif fields[2] == '-2' or fields[2] == '-3' then
+      heard = tonumber(fields[2])
     end
     return { holder, redis.call('PTTL', lock), heard, unsaid }
   end
@@ -375,7 +388,7 @@ local function acquire(lock, owner, leaseMs, counter, tokenTtlMs, keptLeaseMs, o
     local listening = redis.pcall('PUBSUB', numsub, channel)[2]
     isKept = listening ~= nil and listening <= tonumber(own)
   elseif keptLeaseMs then
-    isKept = redis.call('HGET', lock, owner) == '-1'
+    isKept = count == '-1'
   end
   local lease = isKept and keptLeaseMs or leaseMs
   local ttlMs = 0
@@ -453,7 +466,7 @@ return answers
   },
   handOver: {
     name: 'hand-over',
-    sha1: 'c51eb69fee680918075f008e9aa421e977a71a41',
+    sha1: 'e3e998b77933cdca945746623411970e9a30daac',
     source: `-- Gives up what an owner has, the fair lock or a place in line. If nobody holds the lock then, takes it for the first in line, and tells
 -- its client.
 -- Safe to send twice and to arrive late: an owner is never used again after it went, and only a free lock is handed over. Its lease ends
@@ -537,7 +550,9 @@ local function leaveLine()
   ours('HDEL', places, unpack(leaving))
 end
 
-local isHeld = owner ~= '' and ours('HGET', lock, owner) ~= false
+-- An owner that has released the lock, which has to stay taken for a while, has no more to give up.
+local count = owner ~= '' and ours('HGET', lock, owner)
+local isHeld = count and count ~= '-2'
 local ttlMs = redis.call('PTTL', lock)
 if owner ~= '' and not isHeld then
   leaving[1] = owner
@@ -592,8 +607,8 @@ end
 -- A write that changes nothing comes first: if HDEL is not permitted nothing was done yet, and after any write a full memory refuses nothing
 -- more. What is new is written before the old goes: while a slot migrates, a key that is gone for a moment is out of reach.
 ours('HDEL', places, '')
--- A count of 0 waits for a confirmation that sets another lease.
-redis.call('HSET', lock, receiver, wants % 2 == 1 and 0 or 1)
+-- A count of 0 waits for a confirmation that sets another lease. The zero stays in front of it, since the receiver's number says when it joined.
+redis.call('HSET', lock, receiver, wants % 2 == 1 and '0' or '01')
 local failed = refusal('PEXPIREAT', lock, expiresAtMs) or refusal('ZREM', line, unpack(leaving))
 if failed then
   redis.call('HDEL', lock, receiver)
@@ -654,10 +669,10 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
   },
   inspect: {
     name: 'inspect',
-    sha1: '398a25ae9457fa84010f5c2bc15f22b1c50bf9b2',
+    sha1: '4d167ef06e0b75adf2ab6f4ace81e06222ce8641',
     source: `-- What a lock of any kind is, who holds it and who waits in its line. For people: it walks both, but at most \`most\` of each.
 --
--- KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with marks behind it
 -- KEYS[2] leases (sorted set): of a weighted lock, holder -> expiresAtMs
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> …", of a weighted lock "w<weight> <nonce> <expiresAtMs> …"
@@ -666,7 +681,8 @@ return { isHeld and 1 or 0, grant, leaseMs, refused, reason }
 -- ARGV[2] numsub (string): "NUMSUB", or "SHARDNUMSUB" if the channel is a sharded one
 -- ARGV[3] most (integer): how many holders and waiters are listed at most
 -- Returns nil when there is no lock and no line; else {capacity (integer; 0: no weighted lock), holders (array: owner, leftMs (integer, -1: no
--- expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer),
+-- expiry), count (-1: its client keeps it, perhaps without using it; -2: released, but taken for a while; -3: exported) or weight with its
+-- marks (string) of each), waiters (array: owner, leftMs (integer),
 -- weight (string) or '' of each), isCut (0 or 1), listeners (integer: clients that listen for a release), token (string) or ''}, without
 -- holders and waiters that have lapsed.
 -- Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
@@ -705,7 +721,7 @@ if capacity and (redis.call('PTTL', lock) ~= -1 or hasHolders(lock)) then
     if weight then
       holders[#holders + 1] = live[i]
       holders[#holders + 1] = live[i + 1] - nowMs
-      holders[#holders + 1] = string.match(weight, '^%d+')
+      holders[#holders + 1] = weight
     end
   end
   isCut = #live / 2 == tonumber(most) and 1 or 0
@@ -718,7 +734,7 @@ elseif fieldCount > 0 then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   local count = fields[2]
-  if not string.match(count, '^%d+$') and count ~= '-1' then
+  if not string.match(count, '^%d+$') and count ~= '-1' and count ~= '-2' and count ~= '-3' then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   holders = { holder, redis.call('PTTL', lock), count }
@@ -750,7 +766,7 @@ return { tonumber(capacity or 0), holders, waiters, isCut, listening[2], token o
   },
   join: {
     name: 'join',
-    sha1: '8c8f8d537b19f5b483a4e9c1d160bd578a3e3fdb',
+    sha1: '32d6ce1e6d10ddf8b9c16053d6e82f42bfe09fe6',
     source: `-- Takes a fair lock that is free with nobody in line before us, or else joins the line (or renews the place in it).
 -- Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before,
 -- or that the lock was handed over meanwhile. A place keeps its ticket and takes the higher nonce, so a copy that arrives late changes
@@ -771,7 +787,8 @@ return { tonumber(capacity or 0), holders, waiters, isCut, listening[2], token o
 -- ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
 -- Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock {1 or 2, token
 -- (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but others are first), ticket
--- (string; 0: not joined), how many were asked to let go, if its client may keep it (integer), why nobody could be asked (string)}.
+-- (string; 0: not joined), how many were asked to let go, if its client may keep it, or its count, if that is -2 or -3 (integer), why nobody
+-- could be asked (string)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, line, places, counter = unpack(KEYS)
 local owner, leaseMs, placeLeaseMs, placeLease = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[3] -- as it came, for commands
@@ -790,7 +807,11 @@ local function setToken(counter, token, rememberMs)
   return reply.err and reply or nil
 end
 
+-- An owner that has released the lock, which has to stay taken for a while, finds it held.
 local count = redis.call('HGET', lock, owner)
+if count == '-2' then
+  count = false
+end
 local first, isFree, isFirst = {}, false, false
 if not count then
   first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES')
@@ -850,7 +871,8 @@ if isFree and isFirst then
     -- A write that changes nothing: from here on it is known to be permitted.
     redis.call('HDEL', places, '')
   end
-  redis.call('HSET', lock, owner, 1)
+  -- With a ticket its number says when it joined, not when it got the lock.
+  redis.call('HSET', lock, owner, ticket > 0 and '01' or '1')
   -- The lock is taken before the place goes. (If the last of these is not permitted, a token was used up.)
   local refused = refusal('PEXPIRE', lock, leaseMs) or token and setToken(counter, token, rememberMs)
     or mayHavePlace and refusal('ZREM', line, owner)
@@ -875,7 +897,7 @@ if not isFree then
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
-  -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+  -- many heard it (nil: nobody was asked; -2 or -3: that is the count); \`unsaid\`: why nobody could be asked.
   local heard, unsaid
   if fields[2] == '-1' then
     local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
@@ -886,6 +908,8 @@ if not isFree then
         heard, unsaid = 0, heard.err
       end
     end
+  elseif fields[2] == '-2' or fields[2] == '-3' then
+    heard = tonumber(fields[2])
   end
   inTheWay, heardBy, why = holder, heard, unsaid
 end
@@ -1007,22 +1031,22 @@ return setToken(counter, token, rememberMs) or 1
   },
   reenter: {
     name: 'reenter',
-    sha1: '62426ecb8acfe5109ec802fe1ffe72a6b7aed546',
+    sha1: '09275704fa26512a0970f7ec90a7815df80e6883',
     source: `-- Sets the hold count of a lock that its owner must still hold, and makes the lease end no earlier than a given time from now. Serves
 -- nested acquisitions and releases (which set no lease), extensions, and the question how a lock was lost. Safe to send twice and to arrive
--- late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed never taken.
+-- late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed, or that its owner has released, never taken.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
 -- ARGV[1] owner (string): "<clientId>:<n>"
--- ARGV[2] holdCount (integer): the count to set, at least 1
+-- ARGV[2] holdCount (integer): the count to set, at least 1; -3: its client has no hold any more, and another process may adopt the owner
 -- ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now; 0 leaves it
 -- Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
 local lock, forced = unpack(KEYS)
 local owner, holdCount, leaseMs = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 local count = redis.call('HGET', lock, owner)
-if not count then
+if not count or count == '-2' then
   -- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
   -- from giving up what it has. Any other error is raised.
   local function ours(...)
@@ -1039,6 +1063,10 @@ if not count then
     return 'forced'
   end
   return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
+end
+-- A leading zero stays: the number of a lock that was handed over says when its caller joined the line.
+if string.match(count, '^0') and holdCount ~= '-3' then
+  holdCount = '0' .. holdCount
 end
 
 local ttlMs = redis.call('PTTL', lock)
@@ -1062,7 +1090,7 @@ return 'kept'
   },
   releaseTo: {
     name: 'release-to',
-    sha1: '7adf39191b78a883d17440efa1266c647817c95c',
+    sha1: '8d5d7b21d3a08153de0a14f09494ec6f70e8c560',
     source: `-- Releases a lock to a successor: another caller of the same client, who waits for it; or one that adopts the hold of another process. With a
 -- counter the successor gets a fencing token.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
@@ -1082,8 +1110,14 @@ return 'kept'
 local lock, forced, counter = KEYS[1], KEYS[2], KEYS[3]
 local owner, successor, leaseMs, tokenTtlMs = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
-local isRepeat = redis.call('HEXISTS', lock, owner) == 0
-if isRepeat and redis.call('HEXISTS', lock, successor) == 0 then
+-- Who has released the lock, though it stays taken, has it no more.
+local function has(owner)
+  local count = redis.call('HGET', lock, owner)
+  return count and count ~= '-2'
+end
+
+local isRepeat = not has(owner)
+if isRepeat and not has(successor) then
   -- The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
   -- from giving up what it has. Any other error is raised.
   local function ours(...)
@@ -1169,9 +1203,10 @@ return { 'done', token }
   },
   release: {
     name: 'release',
-    sha1: '0725ad13cea0df6d0ebcc5e2169166e8c224bac0',
+    sha1: '62d3a5c50f791b1ee31467875e62a11db33454ee',
     source: `-- Gives a lock up, whatever its hold count, and wakes those who wait for it.
--- Safe to send twice and to arrive late: the owner is never used again after it went, so a copy finds nothing to release.
+-- Safe to send twice and to arrive late: the owner is never used again after it went, so a copy finds nothing to release. (With a count of -2,
+-- of a lock that was to stay taken for a while, that time is over by the client's clock.)
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- ARGV[1] owner (string): "<clientId>:<n>"
@@ -1239,7 +1274,7 @@ return #longest
   },
   renewPlaces: {
     name: 'renew-places',
-    sha1: '13964996a1ae6b797dc0b422c4faf468105c7e74',
+    sha1: '2ef93b66abef1143489f31f9fe770b055d0110a2',
     source: `-- Renews places in line for fair locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it makes no place anew, and an older nonce changes nothing. A lock that was handed over to one of
 -- the owners, who may not have heard of it, is kept for as long as its place would have been.
@@ -1299,7 +1334,7 @@ local function wish(lock, owner)
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
-  -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+  -- many heard it (nil: nobody was asked; -2 or -3: that is the count); \`unsaid\`: why nobody could be asked.
   local heard, unsaid
   if fields[2] == '-1' then
     local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
@@ -1310,6 +1345,8 @@ local function wish(lock, owner)
         heard, unsaid = 0, heard.err
       end
     end
+  elseif fields[2] == '-2' or fields[2] == '-3' then
+    heard = tonumber(fields[2])
   end
 end
 
@@ -1318,7 +1355,9 @@ local ttlsOfLocks = {}
 
 local function renew(lock, line, places, owner, isListening)
   local isHolder = ours('HEXISTS', lock, owner)
-  if isHolder == 1 then
+  if isHolder == 1 and redis.call('HGET', lock, owner) == '-2' then
+    return 'gone' -- it has had the lock, which stays taken for a while
+  elseif isHolder == 1 then
     atLeast(lock)
     ttlsOfLocks[lock] = nil
     return 'yours'
@@ -1351,10 +1390,11 @@ return answers
   },
   renew: {
     name: 'renew',
-    sha1: '5ebc9025e1f11f61a828d3b2816f100f85a35226',
+    sha1: 'b818edc96140b22a1444b3df97de8d6fa760c28b',
     source: `-- Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
--- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a lock that was
--- handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed, or that its owner has released. A
+-- count of 0, of a lock that was handed over, becomes 01 with a lease: its holder relies on it now, so no confirmation may shorten it. So does
+-- -3, whose export did not come about.
 --
 -- KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
@@ -1373,19 +1413,19 @@ local function ours(...)
   return reply
 end
 
--- For what GT cannot do: the lease ends later already, the lock has no expiry, or its count becomes 1; and for all locks on a
+-- For what GT cannot do: the lease ends later already, the lock has no expiry, or its count becomes 01; and for all locks on a
 -- server without GT.
 local function prolong(lock, owner, count)
   local ttlMs = redis.call('PTTL', lock)
   -- Before the count: a full memory refuses what takes memory only before anything is written. And even if it ends later
   -- already: WAIT asks replicas for what its own connection wrote last.
   redis.call('PEXPIRE', lock, ttlMs > leaseMs and string.format('%.0f', ttlMs) or lease)
-  if count == '0' and type(redis.pcall('HSET', lock, owner, 1)) == 'table' then
+  if (count == '0' or count == '-3') and type(redis.pcall('HSET', lock, owner, '01')) == 'table' then
     -- The lease ends when it would have ended before.
     if ttlMs > 0 then
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs))
     end
-    redis.call('HSET', lock, owner, 1) -- fails again, and the batch with it
+    redis.call('HSET', lock, owner, '01') -- fails again, and the batch with it
   end
 end
 
@@ -1395,7 +1435,7 @@ local isGtKnown = true
 
 local function renew(lock, forced, owner)
   local count = ours('HGET', lock, owner)
-  if not count then
+  if not count or count == '-2' then
     -- How the owner lost the lock.
     if ours('GET', forced) == owner then
       -- pcall: where that is not permitted the word ends by itself.
@@ -1405,7 +1445,7 @@ local function renew(lock, forced, owner)
     return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
   end
   if leaseMs > 0 then
-    local prolonged = count ~= '0' and isGtKnown and redis.pcall('PEXPIRE', lock, lease, 'GT')
+    local prolonged = count ~= '0' and count ~= '-3' and isGtKnown and redis.pcall('PEXPIRE', lock, lease, 'GT')
     if prolonged ~= 1 then
       isGtKnown = isGtKnown and type(prolonged) ~= 'table'
       prolong(lock, owner, count)
@@ -1426,7 +1466,7 @@ return areAllKept and 'kept' or answers
   },
   vote: {
     name: 'vote',
-    sha1: 'b1689642db7976f6e140ee3857dc388ed25411c8',
+    sha1: '240a3d3d2d50425792f11aab3e00ee2e72565e99',
     source: `-- One master's vote for a Redlock: takes the lock there if nobody holds it. Either way the master remembers for how long it was asked to
 -- keep it, to tell others after a master has restarted empty. Of a fenced lock it says what a token must be at least; raise-token.lua
 -- writes one. Safe to send twice: the owner is fresh for every election. To find it in the lock means that this very command ran before and
@@ -1438,7 +1478,8 @@ return areAllKept and 'kept' or answers
 -- ARGV[1] owner (string): "<clientId>:<n>"
 -- ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
 -- Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock {longestMs,
--- token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
+-- token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry), how many were asked to let go, if its client may
+-- keep it, or its count, if that is -2 or -3 (integer)}.
 -- Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
 local lock, longest, counter = unpack(KEYS)
 local owner, leaseMs, lease = ARGV[1], tonumber(ARGV[2]), ARGV[2] -- as it came, for commands
@@ -1452,7 +1493,8 @@ end
 local longestMs = tonumber(redis.call('GET', longest)) or 0
 local ttlMs = redis.call('PTTL', lock)
 local isFree = ttlMs == -2
-local isOurs = not isFree and redis.call('HEXISTS', lock, owner) == 1
+local count = not isFree and redis.call('HGET', lock, owner)
+local isOurs = count and count ~= '-2'
 local answer = { longestMs }
 local refused
 
@@ -1499,7 +1541,7 @@ else
     return redis.error_reply('KEYCONFLICT the hash at this key is not a lock')
   end
   -- A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. \`heard\`: how
-  -- many heard it (nil: nobody was asked); \`unsaid\`: why nobody could be asked.
+  -- many heard it (nil: nobody was asked; -2 or -3: that is the count); \`unsaid\`: why nobody could be asked.
   local heard, unsaid
   if fields[2] == '-1' then
     local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
@@ -1510,8 +1552,10 @@ else
         heard, unsaid = 0, heard.err
       end
     end
+  elseif fields[2] == '-2' or fields[2] == '-3' then
+    heard = tonumber(fields[2])
   end
-  answer = { longestMs, holder, ttlMs }
+  answer = { longestMs, holder, ttlMs, heard }
 end
 
 -- A vote that is not remembered must not count.
@@ -1577,11 +1621,11 @@ return owners
   },
   weightedAdopt: {
     name: 'weighted-adopt',
-    sha1: '43817c97ffdf03b76793402153226e762c00d7ad',
+    sha1: '5e27e60613af23f09cd08a1467413aef7bbe8f7b',
     source: `-- Passes what an owner has of a weighted lock to another owner, of another process. Its permits stay taken all the time.
 -- Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- KEYS[3] forced (hash): who was forced out
 -- ARGV[1] owner (string): "<clientId>:<n>"
@@ -1621,7 +1665,9 @@ end
 local function weightOf(holder)
   local weight = ours('HGET', lock, holder)
   local endsAtMs = weight and tonumber(ours('ZSCORE', leases, holder))
-  return endsAtMs and endsAtMs > nowMs and string.match(weight, '^%d+')
+  -- Who has released it, though it stays taken, has it no more.
+  local isHeld = endsAtMs and endsAtMs > nowMs and not string.find(weight, '.', 1, true)
+  return isHeld and string.match(weight, '^%d+')
 end
 
 local isRepeat = weightOf(successor)
@@ -1654,11 +1700,11 @@ return 'done'
   },
   weightedForce: {
     name: 'weighted-force',
-    sha1: '6054103ded6cbb69c6671c33beca701d1d67922e',
+    sha1: '6a64f4c7b0b3c7f5042d907eff572591488bd5e4',
     source: `-- Puts out the holders of a read-write lock that have so many permits, and leaves word for them. The sender then lets in the next in line.
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] forced (hash): owner that was put out -> 1
@@ -1766,7 +1812,7 @@ return out
   },
   weightedHandOver: {
     name: 'weighted-hand-over',
-    sha1: '0da2b570ab0bd48aa5dee86835ab8c04e54c7364',
+    sha1: '5a9e00298cbe71eee632a44dba414c1fc93fa68b',
     source: `-- Lowers the number of permits that an owner has of a weighted lock, perhaps to none, which also takes it out of the line; or sets the lease of
 -- an owner that keeps them, or of one that has released them and keeps others out until it ends. Then lets in waiters in the order of the line,
 -- until one does not fit. Safe to send twice and to arrive late: the weight is a target, it is only made lower, and an owner is never used again
@@ -1774,14 +1820,16 @@ return out
 -- a release, may a lease become shorter. The lease of a receiver ends when that of its place would have ended; so a receiver that never learns
 -- of it delays the others no longer than a place would have.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight; behind it "~" if it was handed over, "?" until that is confirmed,
+-- "." if its owner has released it, and ">" if its owner was exported
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
 -- ARGV[1] owner (string): whose weight or lease is set; empty: nobody's, only see to it that free permits move on
 -- ARGV[2] target (integer): how many permits the owner is to have at most; 0: none, and no place in line; -1: as many as it has
 -- ARGV[3] leaseMs (integer, ms): unless the target is 0, the lease ends no earlier than this from now; 0: it stays as it is
--- ARGV[4] shortens (0, 1 or 2): 1: a lease that was handed over may become shorter, too; 2: any lease becomes shorter, and none longer
+-- ARGV[4] shortens (0 to 3): 1: a lease that was handed over may become shorter, too; 2: the owner releases what it has, any lease becomes
+-- shorter, and none longer; 3: as 0, and the owner is exported
 -- ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
 -- ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
 -- ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
@@ -1906,7 +1954,9 @@ if not capacity and owner ~= '' and target == 0 then
   goes(owner, 0)
 end
 
-local isHeld = field ~= nil and not isGoing[owner]
+-- Who has released its permits, which stay taken for a while, has no more to give up, and nothing to rely on.
+local isReleased = field and string.find(field, '.', 1, true)
+local isHeld = field and not isGoing[owner] and (not isReleased or shortens == '2')
 local newEndMs
 if isHeld and target == 0 then
   goes(owner, weightOf(field))
@@ -1927,7 +1977,8 @@ elseif isHeld then
   end
   -- Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
   ends = { whole(newEndMs), owner }
-  fields = { owner, whole(newWeight) }
+  local mark = shortens == '2' and '.' or shortens == '3' and '>' or ''
+  fields = { owner, whole(newWeight) .. (string.find(field, '~', 1, true) and '~' or '') .. mark }
 end
 
 local function parse(text)
@@ -1964,7 +2015,7 @@ local function hasToWait(candidate, place)
   used = used + place.weight
   isGoing[candidate] = nil -- an owner that lapsed may be let in again
   fields[#fields + 1] = candidate
-  fields[#fields + 1] = whole(place.weight) .. (place.isFixed and '?' or '')
+  fields[#fields + 1] = whole(place.weight) .. (place.isFixed and '~?' or '~')
   ends[#ends + 1] = whole(place.expiresAtMs)
   ends[#ends + 1] = candidate
   given[#given + 1] = place.nonce .. ' ' .. candidate
@@ -2008,7 +2059,7 @@ local mustLast = not hadHolders or newEndMs ~= nil
 local firstEndMs = math.huge
 local lastEndMs = mustLast and nowMs + (lockTtlMs or ttlOf(lock, leases)) or nowMs
 for i = 1, #holders, 2 do
-  if holders[i] ~= owner then
+  if not isHeld or holders[i] ~= owner then
     firstEndMs = math.min(firstEndMs, tonumber(holders[i + 1]))
   end
 end
@@ -2122,12 +2173,12 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
   },
   weightedJoin: {
     name: 'weighted-join',
-    sha1: '765339e12650e428e6a8f084498c77d32ae1bab9',
+    sha1: '4878d08bacbdb6b066701094f94c2f484a8c96ae',
     source: `-- Takes permits of a weighted lock if they are free and nobody is in line before us, or else joins the line (or renews the place in it).
 -- Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
 -- that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
@@ -2145,7 +2196,7 @@ return { isHeld and 1 or 0, lookInMs, given, channel, reason }
 -- ARGV[11] permitsTtlMs (integer, ms): how long a capacity that was set is kept after this
 -- Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the way
 -- (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked at now),
--- ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
+-- ticket (string; 0: not joined), -2 or -3 (integer) if that is a holder that has released its permits, or was exported}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
 -- by others, or the owner wants more than there is.
 -- Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
 -- another type.
@@ -2254,7 +2305,10 @@ local function mend()
 end
 
 local endsAtMs = known[3] and not isTorn and tonumber(redis.call('ZSCORE', leases, owner))
-if endsAtMs and endsAtMs > nowMs then
+if endsAtMs and endsAtMs > nowMs and string.find(known[3], '.', 1, true) then
+  -- It has released its permits, which stay taken for a while: a late copy.
+  return answer({ owner, endsAtMs - nowMs, '0', -2 })
+elseif endsAtMs and endsAtMs > nowMs then
   local newEndMs = math.max(endsAtMs, nowMs + leaseMs)
   local lastEndMs = later(newEndMs, lockTtlMs)
   -- First: a full memory refuses what takes memory only before anything is written. And even if it is the same: WAIT asks replicas for
@@ -2278,11 +2332,13 @@ if isFirst and not hasLapsed and used + weight <= capacity then
     redis.call('HDEL', places, '')
   end
   mend()
+  -- With a ticket its number says when it joined, not when it got the permits.
+  local field = whole(weight) .. (ticket > 0 and '~' or '')
   local lastEndMs = later(nowMs + leaseMs, lockTtlMs)
   redis.call('ZADD', leases, whole(nowMs + leaseMs), owner)
   local mustLast = isNew or isEndless or not holder[1] or leaseMs > lockTtlMs
   local refused = mustLast and refusal('PEXPIREAT', leases, lastEndMs)
-    or refusal('HSET', lock, 'capacity', whole(capacity), 'used', whole(used + weight), owner, whole(weight))
+    or refusal('HSET', lock, 'capacity', whole(capacity), 'used', whole(used + weight), owner, field)
   if refused then
     -- No weight was given: nobody holds more than before.
     redis.pcall('ZREM', leases, owner)
@@ -2313,6 +2369,8 @@ local function lookInMs()
 end
 
 local inTheWay = holder[1] or first[1] or owner
+local mark = holder[1] and string.match(redis.call('HGET', lock, holder[1]) or '', '^%d+~?(.*)$')
+local state = mark == '.' and -2 or mark == '>' and -3 or nil
 local lookMs = lookInMs()
 if placeLeaseMs == 0 then
   if isNew then
@@ -2325,7 +2383,7 @@ if placeLeaseMs == 0 then
       return refused
     end
   end
-  return answer({ inTheWay, lookMs, '0' })
+  return answer({ inTheWay, lookMs, '0', state })
 end
 
 -- The owner's place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is behind the last in line, and
@@ -2380,15 +2438,15 @@ if refused then
   end
   return refused
 end
-return answer({ inTheWay, lookMs, whole(ticket) })
+return answer({ inTheWay, lookMs, whole(ticket), state })
 `,
   },
   weightedLast: {
     name: 'weighted-last',
-    sha1: 'ed6e8537018fe509fb488dd96a06df0e1522708c',
+    sha1: '339d7eee7b80de131a02903cef238032801e32ed',
     source: `-- The holder that keeps a read-write lock for longest: whether there is one, and until when the lock is held.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- Returns {weight (string), endsInMs (integer)} of the holder whose lease ends last; nil when nobody holds it.
 -- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
@@ -2429,16 +2487,16 @@ local last = redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES')
 if not last[1] or tonumber(last[2]) <= nowMs then
   return false
 end
-local weight = redis.call('HGET', lock, last[1])
-return weight and { string.match(weight, '^%d+'), tonumber(last[2]) - nowMs }
+local weight = string.match(redis.call('HGET', lock, last[1]) or '', '^%d+')
+return weight and { weight, tonumber(last[2]) - nowMs }
 `,
   },
   weightedLook: {
     name: 'weighted-look',
-    sha1: 'd7b74f6c65fbc5b9f9594f6127348d3e7a920acc',
+    sha1: 'dc5ab132d815f5f1f7af9eaf090194867c5552e0',
     source: `-- How many permits a weighted lock has, the owners that hold them, and those that wait in line, in order. For debugging: it walks them all.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
 -- KEYS[3] line (sorted set): owner -> ticket
 -- KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
@@ -2511,7 +2569,7 @@ return { tonumber(capacity), holders, waiters }
   },
   weightedRenewPlaces: {
     name: 'weighted-renew-places',
-    sha1: '6b7628d11b7d1714c4357ba747ef10410122682d',
+    sha1: '9f67d00c9b00b9bda8f74ad7fa2e5de74e1254d0',
     source: `-- Renews places in line for weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
 -- Safe to send twice and to arrive late: it makes no place anew, renews none that lapsed, and an older nonce changes nothing. The permits
 -- of an owner that was let in, and may not have heard of it, are kept for as long as its place would have been.
@@ -2592,7 +2650,9 @@ local function renew(lock, leases, line, places, owner, isListening)
   if not known[1] then
     return 'gone'
   end
-  local endsAtMs = known[2] and tonumber(ours('ZSCORE', leases, owner))
+  -- Who has released its permits, which stay taken for a while, has none.
+  local isHolder = known[2] and not string.find(known[2], '.', 1, true)
+  local endsAtMs = isHolder and tonumber(ours('ZSCORE', leases, owner))
   if endsAtMs and endsAtMs > nowMs then
     keep(lock, leases, line, places)
     redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, expiresAtMs)), owner)
@@ -2632,10 +2692,11 @@ return answers
   },
   weightedRenew: {
     name: 'weighted-renew',
-    sha1: 'f042ea01bd76c5d2161f762a17bcbfc20ab7a122',
+    sha1: '665ac79585c7f5516f2f8215bbc9889a1267bca2',
     source: `-- Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
--- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the "?" from
--- the weight: its holder relies on it now, so no confirmation may shorten it.
+-- Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed, or that its owner has released. With a
+-- lease it takes the "?" from the weight: its holder relies on it now, so no confirmation may shorten it. So it does with a ">", whose export
+-- did not come about.
 --
 -- KEYS[1..] keys (hash, sorted set, hash): for the i-th holder its lock at 3i-2, the leases of that at 3i-1, who was forced out at 3i
 -- ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
@@ -2680,7 +2741,7 @@ local function prolong(lock, leases, owner, weight, endsAtMs)
     isLasting[lock] = true
   end
   redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner)
-  local confirmed = string.find(weight, '?', 1, true) and redis.pcall('HSET', lock, owner, string.match(weight, '^%d+'))
+  local confirmed = string.match(weight, '^%d+~?(.*)$') ~= '' and redis.pcall('HSET', lock, owner, string.match(weight, '^%d+~?'))
   if type(confirmed) == 'table' then
     redis.call('ZADD', leases, string.format('%.0f', endsAtMs), owner)
     return confirmed
@@ -2690,7 +2751,7 @@ end
 local function renew(lock, leases, owner)
   local weight = ours('HGET', lock, owner)
   local endsAtMs = weight and tonumber(ours('ZSCORE', leases, owner))
-  if not endsAtMs or endsAtMs <= nowMs then
+  if not endsAtMs or endsAtMs <= nowMs or string.find(weight, '.', 1, true) then
     return 'deleted'
   end
   return leaseMs > 0 and prolong(lock, leases, owner, weight, endsAtMs) or 'kept'
@@ -2714,11 +2775,11 @@ return answers
   },
   weightedSetCapacity: {
     name: 'weighted-set-capacity',
-    sha1: '490ff22cdf34271108a83a7e887709889835f903',
+    sha1: '9828379ae16dc410942dd51b9b388a7706f137c1',
     source: `-- Sets how many permits a weighted lock has, whatever is declared. No holder is put out. The sender then lets in the next in line.
 -- Safe to send twice: it is a target.
 --
--- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+-- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] permits (string): the capacity that was set, above what is declared
 -- ARGV[1] capacity (integer): how many permits there are from now on
 -- ARGV[2] permitsTtlMs (integer, ms): how long that is kept after it was needed last

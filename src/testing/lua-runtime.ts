@@ -291,6 +291,7 @@ const CLASSES: Readonly<Record<string, string>> = {
   '%x': '[0-9A-Fa-f]',
   '%S': '[^ \\t-\\r]',
   '%-': '-',
+  '~': '~',
 };
 
 function translated(pattern: string): RegExp {

@@ -43,7 +43,7 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Safe to send twice: the owner is fresh for every outermost acquisition. To find it in the lock means that this very command ran before
   // and its reply was lost: the lease starts anew. A copy uses up a token; none is given twice, and none is smaller than one before it.
   //
-  // KEYS[1] lock (hash): owner -> hold count; -1: its client may keep it, and perhaps nobody is inside
+  // KEYS[1] lock (hash): owner -> hold count; -1: its client may keep it, and perhaps nobody is inside; -2: its owner has released it
   // KEYS[2] counter (string): the last fencing token that was given out; only of a fenced lock
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
@@ -53,14 +53,16 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[6] channel (string): the lock's unlock channel
   // ARGV[7] numsub (string): NUMSUB, or SHARDNUMSUB where the cluster has sharded pub/sub
   // Returns 1 when the owner holds the lock now, 2 when its client may keep it, of a fenced lock its token (string); otherwise {holder (string),
-  // ttlMs (integer, -1: no expiry), how many were asked to let go, if it may be kept (integer), why nobody could be asked (string)}.
+  // ttlMs (integer, -1: no expiry), how many were asked to let go, if it may be kept, or its count, if that is -2 or -3 (integer), why nobody
+  // could be asked (string)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
   const [lock, counter] = [lua.get(KEYS, 1), lua.get(KEYS, 2)];
   const [owner, leaseMs, tokenTtlMs, keptLeaseMs, own, channel, numsub] = unpack(ARGV);
 
   // Takes the lock for the owner, with a token if there is a counter; or says who holds it. With `keptLeaseMs` its client may keep it.
   const isFree = redis.call('EXISTS', lock) === 0;
-  if (!isFree && redis.call('HEXISTS', lock, owner) === 0) {
+  const count = !isFree && redis.call('HGET', lock, owner);
+  if (!isFree && (!lua.truthy(count) || count === '-2')) {
     const fields = redis.call('HLEN', lock) === 1 && redis.call('HGETALL', lock);
     // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
     // thread. More fields, or one of another form, belong to something else.
@@ -69,7 +71,7 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
     // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
-    // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+    // many heard it (nil: nobody was asked; -2 or -3: that is the count); `unsaid`: why nobody could be asked.
     let heard: Value, unsaid: Value;
     if (lua.get(fields, 2) === '-1') {
       const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
@@ -80,6 +82,8 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           [heard, unsaid] = [0, lua.get(heard, 'err')];
         }
       }
+    } else if (lua.get(fields, 2) === '-2' || lua.get(fields, 2) === '-3') {
+      heard = tonumber(lua.get(fields, 2));
     }
     return lua.list(holder, redis.call('PTTL', lock), heard, unsaid);
   }
@@ -135,7 +139,7 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     const listening = lua.get(redis.pcall('PUBSUB', numsub, channel), 2);
     isKept = listening !== undefined && lua.compare(listening, '<=', tonumber(own));
   } else if (lua.truthy(keptLeaseMs)) {
-    isKept = redis.call('HGET', lock, owner) === '-1';
+    isKept = count === '-1';
   }
   const lease = lua.or(
     lua.and(isKept, () => keptLeaseMs),
@@ -189,9 +193,11 @@ function acquire(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/confirm.lua
 function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Confirms a fair lock that was handed over: sets the lease that was asked for, also a shorter one than the place had. Or releases
-  // a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends.
-  // Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 1
-  // or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner.
+  // a lock that has to stay taken for a while: makes the lease shorter, never longer, and leaves the owner in place until it ends, with a
+  // count of -2.
+  // Safe to send twice and to arrive late: the hand-over left a hold count of 0, every confirmation and every nested acquisition makes it 01
+  // or more, and only while it is 0 may a confirmation make the lease shorter. A later copy of a release finds a lease that ends sooner; after
+  // a release, nothing renews the lock, and its owner has it no more.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] forced (string): the last owner that was forced out
@@ -224,7 +230,7 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   if (!lua.truthy(count) && lua.truthy(isRelease)) {
     // the client asks how it was lost, as after any release
     return 'deleted';
-  } else if (!lua.truthy(count)) {
+  } else if (!lua.truthy(count) || (count === '-2' && !lua.truthy(isRelease))) {
     // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
     // from giving up what it has. Any other error is raised.
     function ours(...varargs: Value[]): Value {
@@ -247,7 +253,11 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   }
 
   const ttlMs = redis.call('PTTL', lock);
+  // pcall: the mark is for people, and keeps late commands from renewing the lock. Whatever becomes of it, the release is done.
   if (lua.truthy(isRelease) && lua.compare(ttlMs, '>=', 0) && lua.compare(ttlMs, '<=', leaseMs)) {
+    // A write that changes nothing: after it a full memory refuses nothing more.
+    redis.call('HDEL', lock, '');
+    redis.pcall('HSET', lock, owner, '-2');
     return 'kept';
   }
   if (count !== '0' && !lua.truthy(isRelease)) {
@@ -258,8 +268,8 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   // In this order: a full memory refuses what takes memory only before anything is written.
   redis.call('PEXPIRE', lock, lease);
-  const counted = !lua.truthy(isRelease) && redis.pcall('HSET', lock, owner, 1);
-  if (type(counted) === 'table') {
+  const counted = redis.pcall('HSET', lock, owner, lua.truthy(isRelease) ? '-2' : '01');
+  if (type(counted) === 'table' && !lua.truthy(isRelease)) {
     // The lease ends when it would have ended before.
     if (lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
@@ -389,7 +399,8 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   ): Value {
     // Takes the lock for the owner, with a token if there is a counter; or says who holds it. With `keptLeaseMs` its client may keep it.
     const isFree = redis.call('EXISTS', lock) === 0;
-    if (!isFree && redis.call('HEXISTS', lock, owner) === 0) {
+    const count = !isFree && redis.call('HGET', lock, owner);
+    if (!isFree && (!lua.truthy(count) || count === '-2')) {
       const fields = redis.call('HLEN', lock) === 1 && redis.call('HGETALL', lock);
       // Who holds the lock, by the fields of its hash (false: not exactly one). A lock has one owner, which may be a negative number of a Redisson
       // thread. More fields, or one of another form, belong to something else.
@@ -398,7 +409,7 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
         return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
       }
       // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
-      // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+      // many heard it (nil: nobody was asked; -2 or -3: that is the count); `unsaid`: why nobody could be asked.
       let heard: Value, unsaid: Value;
       if (lua.get(fields, 2) === '-1') {
         const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
@@ -409,6 +420,8 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
             [heard, unsaid] = [0, lua.get(heard, 'err')];
           }
         }
+      } else if (lua.get(fields, 2) === '-2' || lua.get(fields, 2) === '-3') {
+        heard = tonumber(lua.get(fields, 2));
       }
       return lua.list(holder, redis.call('PTTL', lock), heard, unsaid);
     }
@@ -464,7 +477,7 @@ function gather(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       const listening = lua.get(redis.pcall('PUBSUB', numsub, channel), 2);
       isKept = listening !== undefined && lua.compare(listening, '<=', tonumber(own));
     } else if (lua.truthy(keptLeaseMs)) {
-      isKept = redis.call('HGET', lock, owner) === '-1';
+      isKept = count === '-1';
     }
     const lease = lua.or(
       lua.and(isKept, () => keptLeaseMs),
@@ -687,12 +700,14 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     ours('HDEL', places, ...unpack(leaving));
   }
 
-  const isHeld = owner !== '' && ours('HGET', lock, owner) !== false;
+  // An owner that has released the lock, which has to stay taken for a while, has no more to give up.
+  const count = owner !== '' && ours('HGET', lock, owner);
+  const isHeld = lua.and(count, () => count !== '-2');
   const ttlMs = redis.call('PTTL', lock);
-  if (owner !== '' && !isHeld) {
+  if (owner !== '' && !lua.truthy(isHeld)) {
     lua.set(leaving, 1, owner);
   }
-  if (!isHeld && ttlMs !== -2) {
+  if (!lua.truthy(isHeld) && ttlMs !== -2) {
     if (owner !== '') {
       const wasFirst =
         lua.get(
@@ -728,7 +743,7 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       break;
     }
     index = lua.num(index) + 1;
-    if (first !== owner || isHeld) {
+    if (first !== owner || lua.truthy(isHeld)) {
       lua.set(leaving, lua.length(leaving) + 1, first);
     }
     const place = lua.or(first !== owner && ours('HGET', places, first), () => '');
@@ -748,12 +763,12 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     if (lua.length(leaving) > 0) {
       leaveLine();
     }
-    if (isHeld) {
+    if (lua.truthy(isHeld)) {
       redis.call('HDEL', lock, owner);
       tell(publish, channel, '0');
     }
     return lua.list(
-      isHeld ? 1 : 0,
+      lua.truthy(isHeld) ? 1 : 0,
       '',
       lua.compare(index, '<', MAX_DROPPED) ? -2 : -3,
       refused,
@@ -764,8 +779,8 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // A write that changes nothing comes first: if HDEL is not permitted nothing was done yet, and after any write a full memory refuses nothing
   // more. What is new is written before the old goes: while a slot migrates, a key that is gone for a moment is out of reach.
   ours('HDEL', places, '');
-  // A count of 0 waits for a confirmation that sets another lease.
-  redis.call('HSET', lock, receiver, lua.modulo(lua.num(wants), 2) === 1 ? 0 : 1);
+  // A count of 0 waits for a confirmation that sets another lease. The zero stays in front of it, since the receiver's number says when it joined.
+  redis.call('HSET', lock, receiver, lua.modulo(lua.num(wants), 2) === 1 ? '0' : '01');
   const failed = lua.or(refusal('PEXPIREAT', lock, expiresAtMs), () =>
     refusal('ZREM', line, ...unpack(leaving)),
   );
@@ -777,7 +792,7 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return failed;
   }
-  if (isHeld) {
+  if (lua.truthy(isHeld)) {
     redis.call('HDEL', lock, owner);
   }
   redis.call('HDEL', places, ...unpack(leaving));
@@ -850,14 +865,14 @@ function handOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     // Waiters of the reentrant lock of this name sleep until the former lease ends.
     tell(publish, channel, '0');
   }
-  return lua.list(isHeld ? 1 : 0, grant, leaseMs, refused, reason);
+  return lua.list(lua.truthy(isHeld) ? 1 : 0, grant, leaseMs, refused, reason);
 }
 
 // lua/inspect.lua
 function inspect(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // What a lock of any kind is, who holds it and who waits in its line. For people: it walks both, but at most `most` of each.
   //
-  // KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with a "?" until it is confirmed
+  // KEYS[1] lock (hash): owner -> hold count; or of a weighted lock "capacity" and "used", and owner -> weight, with marks behind it
   // KEYS[2] leases (sorted set): of a weighted lock, holder -> expiresAtMs
   // KEYS[3] line (sorted set): owner -> ticket
   // KEYS[4] places (hash): owner -> "<nonce> <expiresAtMs> …", of a weighted lock "w<weight> <nonce> <expiresAtMs> …"
@@ -866,7 +881,8 @@ function inspect(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[2] numsub (string): "NUMSUB", or "SHARDNUMSUB" if the channel is a sharded one
   // ARGV[3] most (integer): how many holders and waiters are listed at most
   // Returns nil when there is no lock and no line; else {capacity (integer; 0: no weighted lock), holders (array: owner, leftMs (integer, -1: no
-  // expiry), count (-1: its client keeps it, perhaps without using it) or weight (string) of each), waiters (array: owner, leftMs (integer),
+  // expiry), count (-1: its client keeps it, perhaps without using it; -2: released, but taken for a while; -3: exported) or weight with its
+  // marks (string) of each), waiters (array: owner, leftMs (integer),
   // weight (string) or '' of each), isCut (0 or 1), listeners (integer: clients that listen for a release), token (string) or ''}, without
   // holders and waiters that have lapsed.
   // Error KEYCONFLICT when the hash is no lock; WRONGTYPE when a key is of another type.
@@ -916,7 +932,7 @@ function inspect(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       if (lua.truthy(weight)) {
         lua.set(holders, lua.length(holders) + 1, lua.get(live, i));
         lua.set(holders, lua.length(holders) + 1, lua.num(lua.get(live, i + 1)) - nowMs);
-        lua.set(holders, lua.length(holders) + 1, string.match(weight, '^%d+')[0]);
+        lua.set(holders, lua.length(holders) + 1, weight);
       }
     }
     isCut = lua.length(live) / 2 === tonumber(most) ? 1 : 0;
@@ -929,7 +945,12 @@ function inspect(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
     const count = lua.get(fields, 2);
-    if (!lua.truthy(string.match(count, '^%d+$')[0]) && count !== '-1') {
+    if (
+      !lua.truthy(string.match(count, '^%d+$')[0]) &&
+      count !== '-1' &&
+      count !== '-2' &&
+      count !== '-3'
+    ) {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
     holders = lua.list(holder, redis.call('PTTL', lock), count);
@@ -992,7 +1013,8 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[9] tokenTtlMs (integer, ms): how long a token is remembered, beyond what it is ahead of the clock; 0: for ever; only of a fenced lock
   // Returns 1 when the owner holds the lock now, 2 when it was handed over and its lease is to be confirmed, of a fenced lock {1 or 2, token
   // (string)}; otherwise {who is in the way (string), ttlMs (integer; -1: no expiry, -2: the lock is free, but others are first), ticket
-  // (string; 0: not joined), how many were asked to let go, if its client may keep it (integer), why nobody could be asked (string)}.
+  // (string; 0: not joined), how many were asked to let go, if its client may keep it, or its count, if that is -2 or -3 (integer), why nobody
+  // could be asked (string)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
   const [lock, line, places, counter] = unpack(KEYS);
   // as it came, for commands
@@ -1036,7 +1058,11 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     );
   }
 
-  const count = redis.call('HGET', lock, owner);
+  // An owner that has released the lock, which has to stay taken for a while, finds it held.
+  let count: Value = redis.call('HGET', lock, owner);
+  if (count === '-2') {
+    count = false;
+  }
   let [first, isFree, isFirst]: Value[] = [lua.list(), false, false];
   if (!lua.truthy(count)) {
     first = redis.call('ZRANGE', line, 0, 0, 'WITHSCORES');
@@ -1116,7 +1142,8 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       // A write that changes nothing: from here on it is known to be permitted.
       redis.call('HDEL', places, '');
     }
-    redis.call('HSET', lock, owner, 1);
+    // With a ticket its number says when it joined, not when it got the lock.
+    redis.call('HSET', lock, owner, lua.compare(ticket, '>', 0) ? '01' : '1');
     // The lock is taken before the place goes. (If the last of these is not permitted, a token was used up.)
     let refused: Value = lua.or(
       lua.or(refusal('PEXPIRE', lock, leaseMs), () =>
@@ -1145,7 +1172,7 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
     // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
-    // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+    // many heard it (nil: nobody was asked; -2 or -3: that is the count); `unsaid`: why nobody could be asked.
     let heard: Value, unsaid: Value;
     if (lua.get(fields, 2) === '-1') {
       const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
@@ -1156,6 +1183,8 @@ function join(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           [heard, unsaid] = [0, lua.get(heard, 'err')];
         }
       }
+    } else if (lua.get(fields, 2) === '-2' || lua.get(fields, 2) === '-3') {
+      heard = tonumber(lua.get(fields, 2));
     }
     [inTheWay, heardBy, why] = [holder, heard, unsaid];
   }
@@ -1308,23 +1337,23 @@ function raiseToken(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Sets the hold count of a lock that its owner must still hold, and makes the lease end no earlier than a given time from now. Serves
   // nested acquisitions and releases (which set no lease), extensions, and the question how a lock was lost. Safe to send twice and to arrive
-  // late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed never taken.
+  // late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed, or that its owner has released, never taken.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] forced (string): the last owner that was forced out
   // ARGV[1] owner (string): "<clientId>:<n>"
-  // ARGV[2] holdCount (integer): the count to set, at least 1
+  // ARGV[2] holdCount (integer): the count to set, at least 1; -3: its client has no hold any more, and another process may adopt the owner
   // ARGV[3] leaseMs (integer, ms): the lease ends no earlier than this from now; 0 leaves it
   // Returns 'kept', or how the lock was lost: 'taken', 'forced' or 'deleted' (also when it expired).
   const [lock, forced] = unpack(KEYS);
-  const [owner, holdCount, leaseMs] = [
+  let [owner, holdCount, leaseMs]: Value[] = [
     lua.get(ARGV, 1),
     lua.get(ARGV, 2),
     tonumber(lua.get(ARGV, 3)),
   ];
 
   const count = redis.call('HGET', lock, owner);
-  if (!lua.truthy(count)) {
+  if (!lua.truthy(count) || count === '-2') {
     // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
     // from giving up what it has. Any other error is raised.
     function ours(...varargs: Value[]): Value {
@@ -1344,6 +1373,10 @@ function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       return 'forced';
     }
     return redis.call('EXISTS', lock) === 1 ? 'taken' : 'deleted';
+  }
+  // A leading zero stays: the number of a lock that was handed over says when its caller joined the line.
+  if (lua.truthy(string.match(count, '^0')[0]) && holdCount !== '-3') {
+    holdCount = lua.concat('0', holdCount);
   }
 
   const ttlMs = redis.call('PTTL', lock);
@@ -1391,8 +1424,14 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.get(ARGV, 4),
   ];
 
-  const isRepeat = redis.call('HEXISTS', lock, owner) === 0;
-  if (isRepeat && redis.call('HEXISTS', lock, successor) === 0) {
+  // Who has released the lock, though it stays taken, has it no more.
+  function has(owner?: Value): Value {
+    const count = redis.call('HGET', lock, owner);
+    return lua.and(count, () => count !== '-2');
+  }
+
+  const isRepeat = !lua.truthy(has(owner));
+  if (isRepeat && !lua.truthy(has(successor))) {
     // The reply of a command; false if the key is of another type: such a key is not ours, and must neither fail a whole batch nor keep an owner
     // from giving up what it has. Any other error is raised.
     function ours(...varargs: Value[]): Value {
@@ -1517,7 +1556,8 @@ function releaseTo(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/release.lua
 function release(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Gives a lock up, whatever its hold count, and wakes those who wait for it.
-  // Safe to send twice and to arrive late: the owner is never used again after it went, so a copy finds nothing to release.
+  // Safe to send twice and to arrive late: the owner is never used again after it went, so a copy finds nothing to release. (With a count of -2,
+  // of a lock that was to stay taken for a while, that time is over by the client's clock.)
   //
   // KEYS[1] lock (hash): owner -> hold count
   // ARGV[1] owner (string): "<clientId>:<n>"
@@ -1662,7 +1702,7 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
     // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
-    // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+    // many heard it (nil: nobody was asked; -2 or -3: that is the count); `unsaid`: why nobody could be asked.
     let heard: Value, unsaid: Value;
     if (lua.get(fields, 2) === '-1') {
       const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
@@ -1673,6 +1713,8 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           [heard, unsaid] = [0, lua.get(heard, 'err')];
         }
       }
+    } else if (lua.get(fields, 2) === '-2' || lua.get(fields, 2) === '-3') {
+      heard = tonumber(lua.get(fields, 2));
     }
 
     return undefined;
@@ -1689,7 +1731,10 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     isListening?: Value,
   ): Value {
     const isHolder = ours('HEXISTS', lock, owner);
-    if (isHolder === 1) {
+    if (isHolder === 1 && redis.call('HGET', lock, owner) === '-2') {
+      // it has had the lock, which stays taken for a while
+      return 'gone';
+    } else if (isHolder === 1) {
       atLeast(lock);
       lua.set(ttlsOfLocks, lock, undefined);
       return 'yours';
@@ -1738,8 +1783,9 @@ function renewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/renew.lua
 function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Renews the leases of many locks at once: the watchdog's batch. In a cluster, all keys are of one slot.
-  // Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed. A count of 0, of a lock that was
-  // handed over, becomes 1 with a lease: its holder relies on it now, so no confirmation may shorten it.
+  // Safe to send twice and to arrive late: it never shortens a lease, and never takes a lock that lapsed, or that its owner has released. A
+  // count of 0, of a lock that was handed over, becomes 01 with a lease: its holder relies on it now, so no confirmation may shorten it. So does
+  // -3, whose export did not come about.
   //
   // KEYS[1..] locks (hash, string): for the i-th lock its key at 2i-1 and its "forced" key at 2i
   // ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
@@ -1762,7 +1808,7 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     return reply;
   }
 
-  // For what GT cannot do: the lease ends later already, the lock has no expiry, or its count becomes 1; and for all locks on a
+  // For what GT cannot do: the lease ends later already, the lock has no expiry, or its count becomes 01; and for all locks on a
   // server without GT.
   function prolong(lock?: Value, owner?: Value, count?: Value): void {
     const ttlMs = redis.call('PTTL', lock);
@@ -1773,13 +1819,16 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       lock,
       lua.compare(ttlMs, '>', leaseMs) ? string.format('%.0f', ttlMs) : lease,
     );
-    if (count === '0' && type(redis.pcall('HSET', lock, owner, 1)) === 'table') {
+    if (
+      (count === '0' || count === '-3') &&
+      type(redis.pcall('HSET', lock, owner, '01')) === 'table'
+    ) {
       // The lease ends when it would have ended before.
       if (lua.compare(ttlMs, '>', 0)) {
         redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
       }
       // fails again, and the batch with it
-      redis.call('HSET', lock, owner, 1);
+      redis.call('HSET', lock, owner, '01');
     }
   }
 
@@ -1789,7 +1838,7 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
   function renew(lock?: Value, forced?: Value, owner?: Value): Value {
     const count = ours('HGET', lock, owner);
-    if (!lua.truthy(count)) {
+    if (!lua.truthy(count) || count === '-2') {
       // How the owner lost the lock.
       if (ours('GET', forced) === owner) {
         // pcall: where that is not permitted the word ends by itself.
@@ -1799,7 +1848,7 @@ function renew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       return redis.call('EXISTS', lock) === 1 ? 'taken' : 'deleted';
     }
     if (lua.compare(leaseMs, '>', 0)) {
-      const prolonged = lua.and(count !== '0' && isGtKnown, () =>
+      const prolonged = lua.and(count !== '0' && count !== '-3' && isGtKnown, () =>
         redis.pcall('PEXPIRE', lock, lease, 'GT'),
       );
       if (prolonged !== 1) {
@@ -1833,7 +1882,8 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[1] owner (string): "<clientId>:<n>"
   // ARGV[2] leaseMs (integer, ms): how long the lock is kept without a renewal
   // Returns {longestMs (integer: what was remembered before; 0: nothing)} when the owner holds the lock now, of a fenced lock {longestMs,
-  // token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry)}.
+  // token (string)}; otherwise {longestMs, holder (string), ttlMs (integer, -1: no expiry), how many were asked to let go, if its client may
+  // keep it, or its count, if that is -2 or -3 (integer)}.
   // Error KEYCONFLICT when the hash is no lock or the counter no token; WRONGTYPE when a key is of another type.
   const [lock, longest, counter] = unpack(KEYS);
   // as it came, for commands
@@ -1851,11 +1901,12 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   const longestMs = lua.or(tonumber(redis.call('GET', longest)), () => 0);
   const ttlMs = redis.call('PTTL', lock);
   const isFree = ttlMs === -2;
-  const isOurs = !isFree && redis.call('HEXISTS', lock, owner) === 1;
+  const count = !isFree && redis.call('HGET', lock, owner);
+  const isOurs = lua.and(count, () => count !== '-2');
   let answer: Value = lua.list(longestMs);
   let refused: Value;
 
-  if (isFree || isOurs) {
+  if (isFree || lua.truthy(isOurs)) {
     if (lua.truthy(counter)) {
       // The next fencing token, and for how long it is to be remembered, in ms (nil: for ever); or nil, and why there is none: {err}.
       // It is larger than the last one, and no smaller than the time in microseconds: so tokens grow even after the last one was forgotten. It is
@@ -1915,7 +1966,7 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       return redis.error_reply('KEYCONFLICT the hash at this key is not a lock');
     }
     // A count of -1 says that a client may keep the lock while it has no use for it: asks that client to let go, unless it is our own. `heard`: how
-    // many heard it (nil: nobody was asked); `unsaid`: why nobody could be asked.
+    // many heard it (nil: nobody was asked; -2 or -3: that is the count); `unsaid`: why nobody could be asked.
     let heard: Value, unsaid: Value;
     if (lua.get(fields, 2) === '-1') {
       const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
@@ -1926,8 +1977,10 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           [heard, unsaid] = [0, lua.get(heard, 'err')];
         }
       }
+    } else if (lua.get(fields, 2) === '-2' || lua.get(fields, 2) === '-3') {
+      heard = tonumber(lua.get(fields, 2));
     }
-    answer = lua.list(longestMs, holder, ttlMs);
+    answer = lua.list(longestMs, holder, ttlMs, heard);
   }
 
   // A vote that is not remembered must not count.
@@ -1945,7 +1998,7 @@ function vote(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   if (lua.truthy(refused)) {
     if (isFree) {
       redis.call('HDEL', lock, owner);
-    } else if (isOurs && lua.compare(ttlMs, '>', 0)) {
+    } else if (lua.truthy(isOurs) && lua.compare(ttlMs, '>', 0)) {
       redis.call('PEXPIRE', lock, string.format('%.0f', ttlMs));
     }
     return refused;
@@ -1996,7 +2049,7 @@ function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Passes what an owner has of a weighted lock to another owner, of another process. Its permits stay taken all the time.
   // Safe to send twice and to arrive late: both owners are fresh and never used again once they went, so a copy finds the successor, or neither.
   //
-  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
   // KEYS[3] forced (hash): who was forced out
   // ARGV[1] owner (string): "<clientId>:<n>"
@@ -2043,10 +2096,12 @@ function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   function weightOf(holder?: Value): Value {
     const weight = ours('HGET', lock, holder);
     const endsAtMs = lua.and(weight, () => tonumber(ours('ZSCORE', leases, holder)));
-    return lua.and(
+    // Who has released it, though it stays taken, has it no more.
+    const isHeld = lua.and(
       lua.and(endsAtMs, () => lua.compare(endsAtMs, '>', nowMs)),
-      () => string.match(weight, '^%d+')[0],
+      () => !lua.truthy(string.find(weight, '.', 1, true)[0]),
     );
+    return lua.and(isHeld, () => string.match(weight, '^%d+')[0]);
   }
 
   const isRepeat = weightOf(successor);
@@ -2088,7 +2143,7 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Puts out the holders of a read-write lock that have so many permits, and leaves word for them. The sender then lets in the next in line.
   // The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
   //
-  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
   // KEYS[3] line (sorted set): owner -> ticket
   // KEYS[4] forced (hash): owner that was put out -> 1
@@ -2226,14 +2281,16 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // a release, may a lease become shorter. The lease of a receiver ends when that of its place would have ended; so a receiver that never learns
   // of it delays the others no longer than a place would have.
   //
-  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight; behind it "~" if it was handed over, "?" until that is confirmed,
+  // "." if its owner has released it, and ">" if its owner was exported
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
   // KEYS[3] line (sorted set): owner -> ticket
   // KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
   // ARGV[1] owner (string): whose weight or lease is set; empty: nobody's, only see to it that free permits move on
   // ARGV[2] target (integer): how many permits the owner is to have at most; 0: none, and no place in line; -1: as many as it has
   // ARGV[3] leaseMs (integer, ms): unless the target is 0, the lease ends no earlier than this from now; 0: it stays as it is
-  // ARGV[4] shortens (0, 1 or 2): 1: a lease that was handed over may become shorter, too; 2: any lease becomes shorter, and none longer
+  // ARGV[4] shortens (0 to 3): 1: a lease that was handed over may become shorter, too; 2: the owner releases what it has, any lease becomes
+  // shorter, and none longer; 3: as 0, and the owner is exported
   // ARGV[5] grants (string): what the names of the channels begin with where clients listen for their grants
   // ARGV[6] publishGrant (string): PUBLISH or SPUBLISH, for those
   // ARGV[7] isCounted (0 or 1): whether this server knows of all who listen to those
@@ -2417,11 +2474,16 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     goes(owner, 0);
   }
 
-  const isHeld = field !== undefined && !lua.truthy(lua.get(isGoing, owner));
+  // Who has released its permits, which stay taken for a while, has no more to give up, and nothing to rely on.
+  const isReleased = lua.and(field, () => string.find(field, '.', 1, true)[0]);
+  const isHeld = lua.and(
+    lua.and(field, () => !lua.truthy(lua.get(isGoing, owner))),
+    () => !lua.truthy(isReleased) || shortens === '2',
+  );
   let newEndMs: Value;
-  if (isHeld && target === 0) {
+  if (lua.truthy(isHeld) && target === 0) {
     goes(owner, weightOf(field));
-  } else if (isHeld) {
+  } else if (lua.truthy(isHeld)) {
     const weight = weightOf(field);
     const isUnconfirmed = string.find(field, '?', 1, true)[0] !== undefined;
     const newWeight = lua.compare(target, '>', 0) ? math.min(target, weight) : weight;
@@ -2440,7 +2502,15 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     // Written even if it is the same: WAIT asks replicas for what its own connection wrote last.
     ends = lua.list(whole(newEndMs), owner);
-    fields = lua.list(owner, whole(newWeight));
+    const mark = lua.or(shortens === '2' ? '.' : shortens === '3' && '>', () => '');
+    fields = lua.list(
+      owner,
+      lua.concat(
+        whole(newWeight),
+        lua.truthy(string.find(field, '~', 1, true)[0]) ? '~' : '',
+        mark,
+      ),
+    );
   }
 
   function parse(text?: Value): Value {
@@ -2496,7 +2566,10 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.set(
       fields,
       lua.length(fields) + 1,
-      lua.concat(whole(lua.get(place, 'weight')), lua.truthy(lua.get(place, 'isFixed')) ? '?' : ''),
+      lua.concat(
+        whole(lua.get(place, 'weight')),
+        lua.truthy(lua.get(place, 'isFixed')) ? '~?' : '~',
+      ),
     );
     lua.set(ends, lua.length(ends) + 1, whole(lua.get(place, 'expiresAtMs')));
     lua.set(ends, lua.length(ends) + 1, candidate);
@@ -2536,7 +2609,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     [index, count] = [lua.num(index) + lua.num(count), 32];
   }
-  if (owner !== '' && target === 0 && (lua.truthy(hasLine) || !isHeld)) {
+  if (owner !== '' && target === 0 && (lua.truthy(hasLine) || !lua.truthy(isHeld))) {
     lua.set(leaving, lua.length(leaving) + 1, owner);
   }
 
@@ -2547,7 +2620,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     ? nowMs + lua.num(lua.or(lockTtlMs, () => ttlOf(lock, leases)))
     : nowMs;
   for (const i of lua.range(1, lua.length(holders), 2)) {
-    if (lua.get(holders, i) !== owner) {
+    if (!lua.truthy(isHeld) || lua.get(holders, i) !== owner) {
       firstEndMs = math.min(firstEndMs, tonumber(lua.get(holders, i + 1)));
     }
   }
@@ -2682,7 +2755,7 @@ function weightedHandOver(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       [channel, reason] = [lua.concat(grants, listensAt), lua.get(reply, 'err')];
     }
   }
-  return lua.list(isHeld ? 1 : 0, lookInMs, given, channel, reason);
+  return lua.list(lua.truthy(isHeld) ? 1 : 0, lookInMs, given, channel, reason);
 }
 
 // lua/weighted-join.lua
@@ -2691,7 +2764,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Safe to send twice: the owner is fresh for every acquisition. To find it among the holders means that this very command ran before, or
   // that it was let in meanwhile. A place keeps its ticket and takes the higher nonce, as in join.lua.
   //
-  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
   // KEYS[3] line (sorted set): owner -> ticket
   // KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
@@ -2709,7 +2782,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[11] permitsTtlMs (integer, ms): how long a capacity that was set is kept after this
   // Returns 1 when the owner holds the permits now, 2 when it was let in and its lease is to be confirmed; otherwise {who is in the way
   // (string), lookInMs (integer: when the first lease of a holder ends, or that of the first place; -2: the line is to be looked at now),
-  // ticket (string; 0: not joined)}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
+  // ticket (string; 0: not joined), -2 or -3 (integer) if that is a holder that has released its permits, or was exported}; or, with nothing changed, {'declared' or 'exceeded', capacity (integer)}: another capacity was declared
   // by others, or the owner wants more than there is.
   // Error KEYCONFLICT when the hash is no weighted lock, or one of the other kind, or what was set is no capacity; WRONGTYPE when a key is of
   // another type.
@@ -2854,7 +2927,14 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.and(lua.get(known, 3), () => !lua.truthy(isTorn)),
     () => tonumber(redis.call('ZSCORE', leases, owner)),
   );
-  if (lua.truthy(endsAtMs) && lua.compare(endsAtMs, '>', nowMs)) {
+  if (
+    lua.truthy(endsAtMs) &&
+    lua.compare(endsAtMs, '>', nowMs) &&
+    lua.truthy(string.find(lua.get(known, 3), '.', 1, true)[0])
+  ) {
+    // It has released its permits, which stay taken for a while: a late copy.
+    return answer(lua.list(owner, lua.num(endsAtMs) - nowMs, '0', -2));
+  } else if (lua.truthy(endsAtMs) && lua.compare(endsAtMs, '>', nowMs)) {
     const newEndMs = math.max(endsAtMs, nowMs + lua.num(leaseMs));
     const lastEndMs = later(newEndMs, lockTtlMs);
     // First: a full memory refuses what takes memory only before anything is written. And even if it is the same: WAIT asks replicas for
@@ -2882,6 +2962,8 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       redis.call('HDEL', places, '');
     }
     mend();
+    // With a ticket its number says when it joined, not when it got the permits.
+    const field = lua.concat(whole(weight), lua.compare(ticket, '>', 0) ? '~' : '');
     const lastEndMs = later(nowMs + lua.num(leaseMs), lockTtlMs);
     redis.call('ZADD', leases, whole(nowMs + lua.num(leaseMs)), owner);
     const mustLast = lua.or(
@@ -2902,7 +2984,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
           'used',
           whole(lua.num(used) + lua.num(weight)),
           owner,
-          whole(weight),
+          field,
         ),
     );
     if (lua.truthy(refused)) {
@@ -2947,6 +3029,15 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     lua.or(lua.get(holder, 1), () => lua.get(first, 1)),
     () => owner,
   );
+  const mark = lua.and(
+    lua.get(holder, 1),
+    () =>
+      string.match(
+        lua.or(redis.call('HGET', lock, lua.get(holder, 1)), () => ''),
+        '^%d+~?(.*)$',
+      )[0],
+  );
+  const state = lua.or(mark === '.' ? -2 : mark === '>' && -3, () => undefined);
   const lookMs = lookInMs();
   if (placeLeaseMs === 0) {
     if (lua.truthy(isNew)) {
@@ -2961,7 +3052,7 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
         return refused;
       }
     }
-    return answer(lua.list(inTheWay, lookMs, '0'));
+    return answer(lua.list(inTheWay, lookMs, '0', state));
   }
 
   // The owner's place in line, and its ticket: the one it has or had, or else the time in microseconds, so that it is behind the last in line, and
@@ -3032,14 +3123,14 @@ function weightedJoin(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return refused;
   }
-  return answer(lua.list(inTheWay, lookMs, whole(ticket)));
+  return answer(lua.list(inTheWay, lookMs, whole(ticket), state));
 }
 
 // lua/weighted-last.lua
 function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // The holder that keeps a read-write lock for longest: whether there is one, and until when the lock is held.
   //
-  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
   // Returns {weight (string), endsInMs (integer)} of the holder whose lease ends last; nil when nobody holds it.
   // Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
@@ -3085,17 +3176,18 @@ function weightedLast(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   if (!lua.truthy(lua.get(last, 1)) || lua.compare(tonumber(lua.get(last, 2)), '<=', nowMs)) {
     return false;
   }
-  const weight = redis.call('HGET', lock, lua.get(last, 1));
-  return lua.and(weight, () =>
-    lua.list(string.match(weight, '^%d+')[0], lua.num(tonumber(lua.get(last, 2))) - nowMs),
-  );
+  const weight = string.match(
+    lua.or(redis.call('HGET', lock, lua.get(last, 1)), () => ''),
+    '^%d+',
+  )[0];
+  return lua.and(weight, () => lua.list(weight, lua.num(tonumber(lua.get(last, 2))) - nowMs));
 }
 
 // lua/weighted-look.lua
 function weightedLook(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // How many permits a weighted lock has, the owners that hold them, and those that wait in line, in order. For debugging: it walks them all.
   //
-  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
   // KEYS[3] line (sorted set): owner -> ticket
   // KEYS[4] places (hash): owner -> "w<weight> <nonce> <expiresAtMs> <leaseMs> <isFixed> <isListening> <listensAt>"
@@ -3290,7 +3382,12 @@ function weightedRenewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     if (!lua.truthy(lua.get(known, 1))) {
       return 'gone';
     }
-    const endsAtMs = lua.and(lua.get(known, 2), () => tonumber(ours('ZSCORE', leases, owner)));
+    // Who has released its permits, which stay taken for a while, has none.
+    const isHolder = lua.and(
+      lua.get(known, 2),
+      () => !lua.truthy(string.find(lua.get(known, 2), '.', 1, true)[0]),
+    );
+    const endsAtMs = lua.and(isHolder, () => tonumber(ours('ZSCORE', leases, owner)));
     if (lua.truthy(endsAtMs) && lua.compare(endsAtMs, '>', nowMs)) {
       keep(lock, leases, line, places);
       redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, expiresAtMs)), owner);
@@ -3362,8 +3459,9 @@ function weightedRenewPlaces(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 // lua/weighted-renew.lua
 function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Renews the leases of holders of weighted locks, many at once: the watchdog's batch. In a cluster, all keys are of one slot.
-  // Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed. With a lease it takes the "?" from
-  // the weight: its holder relies on it now, so no confirmation may shorten it.
+  // Safe to send twice and to arrive late: it never shortens a lease, and never renews one that lapsed, or that its owner has released. With a
+  // lease it takes the "?" from the weight: its holder relies on it now, so no confirmation may shorten it. So it does with a ">", whose export
+  // did not come about.
   //
   // KEYS[1..] keys (hash, sorted set, hash): for the i-th holder its lock at 3i-2, the leases of that at 3i-1, who was forced out at 3i
   // ARGV[1] leaseMs (integer, ms): every lease ends no earlier than this from now; 0 only looks
@@ -3420,9 +3518,9 @@ function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
       lua.set(isLasting, lock, true);
     }
     redis.call('ZADD', leases, string.format('%.0f', math.max(endsAtMs, leaseEndMs)), owner);
-    const confirmed = lua.and(string.find(weight, '?', 1, true)[0], () =>
-      redis.pcall('HSET', lock, owner, string.match(weight, '^%d+')[0]),
-    );
+    const confirmed =
+      string.match(weight, '^%d+~?(.*)$')[0] !== '' &&
+      redis.pcall('HSET', lock, owner, string.match(weight, '^%d+~?')[0]);
     if (type(confirmed) === 'table') {
       redis.call('ZADD', leases, string.format('%.0f', endsAtMs), owner);
       return confirmed;
@@ -3434,7 +3532,11 @@ function weightedRenew(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   function renew(lock?: Value, leases?: Value, owner?: Value): Value {
     const weight = ours('HGET', lock, owner);
     const endsAtMs = lua.and(weight, () => tonumber(ours('ZSCORE', leases, owner)));
-    if (!lua.truthy(endsAtMs) || lua.compare(endsAtMs, '<=', nowMs)) {
+    if (
+      !lua.truthy(endsAtMs) ||
+      lua.compare(endsAtMs, '<=', nowMs) ||
+      lua.truthy(string.find(weight, '.', 1, true)[0])
+    ) {
       return 'deleted';
     }
     return lua.or(
@@ -3471,7 +3573,7 @@ function weightedSetCapacity(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Sets how many permits a weighted lock has, whatever is declared. No holder is put out. The sender then lets in the next in line.
   // Safe to send twice: it is a target.
   //
-  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with a "?" until it is confirmed
+  // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
   // KEYS[2] permits (string): the capacity that was set, above what is declared
   // ARGV[1] capacity (integer): how many permits there are from now on
   // ARGV[2] permitsTtlMs (integer, ms): how long that is kept after it was needed last

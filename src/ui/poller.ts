@@ -1,7 +1,12 @@
 // Looks at the locks every so often, once for all viewers of a page, and only while there are any. Keeps what has changed since.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { InspectedHolder, Inspection } from '../api/inspection.js';
+import {
+  howHeld,
+  type InspectedHolder,
+  type InspectedOwner,
+  type Inspection,
+} from '../api/inspection.js';
 import type { Holdfast } from '../holdfast.js';
 
 /** How many points of the charts, and how many changes, are kept. The page keeps as many. */
@@ -22,11 +27,18 @@ const LEASE_TOLERANCE_MS = 1_500;
 
 /** A lock as the page gets it: times as milliseconds since 1970, by this process's clock. */
 interface Row extends Omit<Inspection, 'holders' | 'waiters'> {
-  readonly holders: readonly RowOwner[];
+  readonly holders: readonly RowHolder[];
   readonly waiters: readonly RowOwner[];
 }
 
-interface RowOwner extends Omit<InspectedHolder, 'since' | 'leaseLeftMs'> {
+interface RowHolder extends RowOwner, Pick<InspectedHolder, 'state' | 'holdCount'> {
+  /** How it has the lock, in words that stand before its owner. */
+  readonly how: string;
+  /** Whether `sinceMs` is when it got the lock, not when it asked for it. */
+  readonly isHeldSince: boolean;
+}
+
+interface RowOwner extends Omit<InspectedOwner, 'since' | 'leaseLeftMs'> {
   readonly sinceMs?: number;
   /** Left out: the lock has no expiry. */
   readonly endsAtMs?: number;
@@ -42,7 +54,8 @@ interface Point {
 interface Change {
   readonly atMs: number;
   readonly name: string;
-  readonly what: 'held' | 'kept' | 'released';
+  /** What happened, in words that stand before the owner. */
+  readonly what: string;
   readonly ownerId: string;
 }
 
@@ -256,12 +269,16 @@ function eventOf(name: string, data: object): string {
 /** A lock as the page gets it. */
 export function rowOf(lock: Inspection): Row {
   const nowMs = Date.now();
-  const ownerOf = ({ since, leaseLeftMs, ...owner }: InspectedHolder): RowOwner => ({
+  const ownerOf = ({ since, leaseLeftMs, ...owner }: InspectedOwner): RowOwner => ({
     ...owner,
     ...(since ? { sinceMs: Number(since) } : {}),
     ...(leaseLeftMs < 0 ? {} : { endsAtMs: nowMs + leaseLeftMs }),
   });
-  return { ...lock, holders: lock.holders.map(ownerOf), waiters: lock.waiters.map(ownerOf) };
+  const holders = lock.holders.map(({ heldSince, state, ...holder }): RowHolder => {
+    const isHeldSince = heldSince !== undefined;
+    return { ...ownerOf(holder), state, how: howHeld(state), isHeldSince };
+  });
+  return { ...lock, holders, waiters: lock.waiters.map(ownerOf) };
 }
 
 /** Whether only times differ, and those by little. */
@@ -284,7 +301,7 @@ function changesBetween(before: Row | undefined, now: Row | undefined, atMs: num
   const name = now?.name ?? before?.name ?? '';
   const changes: Change[] = [];
   for (const ownerId of had.keys())
-    if (!has.has(ownerId)) changes.push({ atMs, name, what: 'released', ownerId });
+    if (!has.has(ownerId)) changes.push({ atMs, name, what: 'released by', ownerId });
   // (A lock that is no longer kept may still be held, by the same owner.)
   for (const [ownerId, what] of has)
     if (had.get(ownerId) !== what) changes.push({ atMs, name, what, ownerId });
@@ -292,14 +309,14 @@ function changesBetween(before: Row | undefined, now: Row | undefined, atMs: num
 }
 
 /** Owner -> how it has the lock. */
-function holdersOf(row: Row | undefined): Map<string, 'held' | 'kept'> {
-  return new Map(row?.holders.map(({ ownerId, isKept }) => [ownerId, isKept ? 'kept' : 'held']));
+function holdersOf(row: Row | undefined): Map<string, string> {
+  return new Map(row?.holders.map(({ ownerId, how }) => [ownerId, how]));
 }
 
 function pointOf(rows: Iterable<Row>, atMs: number): Point {
   let [held, waiting, longestWaitMs] = [0, 0, 0];
   for (const { holders, waiters, waitingClients } of rows) {
-    held += holders.length;
+    held += holders.filter(({ state }) => state !== 'released').length;
     waiting += waiters.length > 0 ? waiters.length : waitingClients; // a client listens on for a moment after its wait
     for (const { sinceMs } of waiters)
       longestWaitMs = Math.max(longestWaitMs, atMs - (sinceMs ?? atMs));

@@ -533,9 +533,9 @@ export class LastAnswer {
     return this.#askedAtMs;
   }
 
-  held({ holder, holderTtlMs }: SeenHolder, askedAtMs: number): void {
+  held({ holder, holderTtlMs, holderState }: SeenHolder, askedAtMs: number): void {
     if (askedAtMs < this.#askedAtMs) return; // a newer answer has overtaken it
-    this.holder = { holder, holderTtlMs };
+    this.holder = { holder, holderTtlMs, holderState };
     this.#askedAtMs = askedAtMs;
     this.lastError = undefined;
   }

@@ -124,7 +124,15 @@ function foreignCommand(random: Random, { nowMs }: Past): string[] {
     [3, () => ['PEXPIRE', key, random.pick(['500', '5000', '0'])]],
     [4, () => ['PERSIST', random.chance(0.5) ? key : lock]],
     [2, () => ['SET', key, random.pick(odd)]],
-    [2, () => ['HSET', key, random.pick(['x', owner]), random.pick(['0', '1', '-1', '1?', 'x'])]],
+    [
+      2,
+      () => [
+        'HSET',
+        key,
+        random.pick(['x', owner]),
+        random.pick(['0', '01', '1', '-1', '-2', '-3', '1?', '1~.', '1>', 'x']),
+      ],
+    ],
     [2, () => ['ZADD', key, random.pick(['1', '-1', '1.5']), owner]],
     [1, () => ['HSET', lock, 'capacity', random.pick(['4', READ_WRITE]), 'used', '3']],
     [1, () => ['HSET', places, owner, random.pick(['', 'x', '1 2 3', 'w1 2 3'])]],
@@ -307,7 +315,7 @@ const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
 
   reenter(draw) {
     const keys = draw.lock(LOCK);
-    const args = [draw.owner(keys), draw.word('1 2 3'), draw.leaseMsOrNone()];
+    const args = [draw.owner(keys), draw.word('1 2 3 -3'), draw.leaseMsOrNone()];
     return [[keys.lock, keys.forced], args];
   },
 
@@ -383,7 +391,7 @@ const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
       [keys.lock, keys.leases, keys.line, keys.places],
       [
         ...[draw.ownerOrNobody(keys), draw.word('0 0 0 1 2 -1 -1'), draw.leaseMsOrNone()],
-        ...[draw.flag(), keys.grants, draw.publish(), draw.flag()],
+        ...[draw.word('0 0 1 2 3'), keys.grants, draw.publish(), draw.flag()],
       ],
     ];
   },

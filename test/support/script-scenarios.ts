@@ -90,6 +90,7 @@ export interface Scenario {
 
 const held = { owner: 'me:1', count: 1, ttl: 40 };
 const kept = { owner: 'other:1', count: -1, ttl: 20 };
+const released = { ...held, count: -2 };
 const byOther = { owner: 'other:1', count: 1, ttl: 40 };
 const first = { owner: 'a:1', ttl: 80, is: 'listening' } as const;
 const fixed = { ...first, isFixed: true };
@@ -185,6 +186,7 @@ const PLAIN_AND_FAIR: readonly Scenario[] = [
     ['of a lock that was forced', { word: 'me:1' }, confirm(60_000)],
     ['to be released later', { lock: held, line: [first] }, confirm(20_000, 1)],
     ['to be released later than its lease ends', { lock: held }, confirm(60_000, 1)],
+    ['of a lock that was released', { lock: released }, confirm(60_000)],
   ]),
   ...scenariosOf('join', [
     ['of a free lock', {}, join(0)],

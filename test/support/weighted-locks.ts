@@ -128,8 +128,8 @@ export class TestReadWriteLock {
     const { capacity = '', ...fields } = await this.#redis.hgetall(this.name);
     const weights = Object.entries(fields)
       .filter(([field]) => field !== 'used')
-      .map(([, weight]) => weight.replace('?', ''));
-    return weights.map((weight) => (weight === capacity ? 'W' : 'R')).join('');
+      .map(([, weight]) => Number.parseInt(weight, 10));
+    return weights.map((weight) => (weight === Number(capacity) ? 'W' : 'R')).join('');
   }
 
   /** Takes a downgrade back: its only reader is the writer that it was before. */

@@ -155,7 +155,8 @@ class Election {
     const isSplit = most + (masters.length - held.length - ownVotes) < quorum;
     const pauseMs = isSplit ? nodeTimeoutMs : Math.min(AMBIGUOUS_RETRY_MS, freeInMs);
     const retryInMs = most < quorum ? random() * pauseMs : undefined;
-    return { outcome: 'held', holder, holderTtlMs, retryInMs };
+    const holderState = held.find((seen) => seen.holder === holder)?.holderState;
+    return { outcome: 'held', holder, holderTtlMs, holderState, retryInMs };
   }
 
   /** How long a master must have been up for its vote, or a token written to it, to count. */
@@ -277,7 +278,8 @@ function isUnreached(vote: Answer<VoteReply>): boolean {
 
 function voteInWords({ reply }: VoteReply, node: string): NodeAnswer {
   if (reply.outcome !== 'held') return { node, answer: 'acquired' };
-  return { node, answer: 'held', holder: reply.holder, holderTtlMs: reply.holderTtlMs };
+  const { holder, holderTtlMs, holderState } = reply;
+  return { node, answer: 'held', holder, holderTtlMs, ...(holderState && { holderState }) };
 }
 
 function writtenInWords(last: Written, node: string): NodeAnswer {

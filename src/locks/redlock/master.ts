@@ -1,7 +1,13 @@
 // One master as its Redlock sees it: its part of the lock, its pending votes, and whether it can be asked now.
 
 import type { Cleanup } from '../../core/cleanup.js';
-import { type AcquireReply, isAcquired, type KeepReply, releaseAt } from '../../core/protocol.js';
+import {
+  type AcquireReply,
+  isAcquired,
+  type KeepReply,
+  releaseAt,
+  stateOf,
+} from '../../core/protocol.js';
 import type { RedisClient } from '../../redis/client.js';
 import { describe } from '../../redis/failure.js';
 import { scripts } from '../../redis/scripts.generated.js';
@@ -172,10 +178,15 @@ export class Master {
 }
 
 function readVote(answer: unknown): VoteReply {
-  const [longestLeaseMs, text, holderTtlMs] = answer as [number, string?, number?];
+  const [longestLeaseMs, text, holderTtlMs, heardBy] = answer as [
+    number,
+    string?,
+    number?,
+    number?,
+  ];
   const reply: AcquireReply =
     text !== undefined && holderTtlMs !== undefined
-      ? { outcome: 'held', holder: text, holderTtlMs }
+      ? { outcome: 'held', holder: text, holderTtlMs, holderState: stateOf(heardBy) }
       : { outcome: 'acquired', ...(text !== undefined && { token: BigInt(text) }) };
   return { reply, longestLeaseMs };
 }

@@ -140,10 +140,11 @@ function inWords(ms) {
 }
 
 const age = ({ sinceMs }) => (sinceMs === undefined ? '?' : inWords(nowMs() - sinceMs));
-const isLong = (holder) => !holder.isKept && nowMs() - holder.sinceMs >= LONG_MS;
+const sinceText = (holder) =>
+  holder.state + (holder.isHeldSince ? ` ${age(holder)}` : `, asked ${age(holder)} ago`);
+const isLong = (holder) => holder.state === 'held' && nowMs() - holder.sinceMs >= LONG_MS;
 const left = ({ endsAtMs }) =>
   endsAtMs === undefined ? 'without expiry' : inWords(endsAtMs - nowMs());
-const stateOf = ({ isKept }) => (isKept ? 'kept' : 'held');
 const listed = (items) => items.filter(Boolean).join(', ');
 /** Who stands in line, or else listens. (A client goes on listening for a moment after its last wait.) */
 const waitingOf = ({ waiters, waitingClients }) => waiters.length || waitingClients;
@@ -283,7 +284,7 @@ function fillRow(row, lock) {
   const cells = [
     lock.kind,
     holder ? holder.clientId + more : 'nobody',
-    holder ? `${stateOf(holder)} ${age(holder)}` : '',
+    holder ? sinceText(holder) : '',
     holder ? left(holder) + (isWatched(holder) ? ' ↻' : '') : '',
     waitText(lock),
   ];
@@ -435,7 +436,7 @@ function drawOne(name) {
     .reverse()
     .map(({ atMs, what, ownerId }) => {
       const at = new Date(atMs - aheadMs).toLocaleTimeString();
-      return element('li', `${at}  ${what} by ${ownerId}`);
+      return element('li', `${at}  ${what} ${ownerId}`);
     });
   byId('history').replaceChildren(...(items.length > 0 ? items : [element('li', 'no change yet')]));
 }
@@ -461,15 +462,13 @@ function fillOwners(list, owners, nobody, about) {
 function aboutHolder(holder) {
   const { sinceMs, holdCount, renewedAtMs } = holder;
   return [
-    sinceMs === undefined
-      ? `${stateOf(holder)} by no owner of this holdfast`
-      : `${stateOf(holder)} ${age(holder)}`,
+    sinceMs === undefined ? `${holder.state} by no owner of this holdfast` : sinceText(holder),
     what(holder),
     holdCount > 1 && `${holdCount} times`,
     `lease left ${left(holder)}`,
     isWatched(holder) && `renewed ${inWords(nowMs() - renewedAtMs)} ago`,
     isRunningOut(holder) && 'not renewed: it is fixed, or its holder is gone',
-    holder.isKept &&
+    holder.state === 'kept' &&
       'perhaps not in use: its client keeps it for its next caller, until another client wants it',
   ];
 }
@@ -491,7 +490,7 @@ byId('force-button').addEventListener('click', () => {
   shownOwnerIds = lock.holders.map(({ ownerId }) => ownerId);
   const holders = shownOwnerIds.join(', ');
   byId('force-text').textContent =
-    `Free “${name}”? It is ${stateOf(lock.holders[0])} by ${holders} (${age(lock.holders[0])}). The holder learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.`;
+    `Free “${name}”? It is ${lock.holders[0].how} ${holders} (${sinceText(lock.holders[0])}). The holder learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.`;
   byId('force-said').textContent = '';
   byId('force-ask').hidden = false;
   byId('force-no').focus();

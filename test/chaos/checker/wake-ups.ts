@@ -176,7 +176,7 @@ const slowLooks = once((looks: readonly Look[]) => looks.filter(({ from, until }
 const heldLooks = once((looks: readonly Look[]) =>
   grouped(
     // Where a client keeps it, perhaps nobody is inside.
-    looks.filter(({ holders }) => holders.some(({ count }) => count >= 0)),
+    looks.filter(({ holders }) => holders.some(({ count }) => count !== -1)),
     ({ lock }) => lock,
   ),
 );

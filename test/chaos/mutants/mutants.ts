@@ -164,10 +164,7 @@ export const MUTANTS: readonly Mutant[] = [
     'hand-over of what is gone',
     'a release that names a successor gives it the lock, though its own owner has lost that',
     ['reentrant'],
-    lua(
-      "local isRepeat = redis.call('HEXISTS', lock, owner) == 0",
-      "local isRepeat = redis.call('HEXISTS', lock, successor) == 1",
-    ),
+    lua('local isRepeat = not has(owner)', 'local isRepeat = has(successor)'),
   ),
   mutant(
     'successor with a lease of its own',
@@ -406,6 +403,12 @@ export const MUTANTS: readonly Mutant[] = [
     lua('local isTorn = used > 0 and not hadHolders', 'local isTorn = false'),
   ),
   mutant(
+    'confirmed as released',
+    'a hand-over that its receiver confirms is marked as one that was released',
+    ['fair'],
+    lua("isRelease and '-2' or '01'", "'-2'"),
+  ),
+  mutant(
     'free in spite of lockAtLeastFor',
     'a release frees a lock that was to stay taken',
     ['reentrant'],
@@ -485,7 +488,7 @@ export const MUTANTS: readonly Mutant[] = [
     'repeat of a mark taken for none',
     'who repeats an acquisition and finds that it has marked the lock takes that for a lock like any other',
     ['kept'],
-    lua("isKept = redis.call('HGET', lock, owner) == '-1'", 'isKept = false'),
+    lua("isKept = count == '-1'", 'isKept = false'),
   ),
   mutant(
     'marked though others listen',

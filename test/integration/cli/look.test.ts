@@ -33,10 +33,8 @@ describe('ls, show and force', () => {
     const shown = await holdfast('show', name);
     expect(shown.out).toContain(`held by ${hold.ownerId}`);
     expect(shown.out).toContain(`client ${client.clientId}`);
-    expect(shown.out).toMatch(
-      /call began \d+ (ms|s) ago, at 20.*Z by its client's clock, lease left/,
-    );
-    expect(shown.out).toMatch(/ {2}1\. {2}web-\S+-[0-9a-f]{12}:\d{16}, call began \d+ (ms|s) ago/);
+    expect(shown.out).toMatch(/held for \d+ (ms|s), since 20.*Z by its client's clock, lease left/);
+    expect(shown.out).toMatch(/ {2}1\. {2}web-\S+-[0-9a-f]{12}:\d{16}, asked \d+ (ms|s) ago/);
     expect(shown.out).toContain(`last fencing token ${String(hold.token)}`);
     expect(shown.out).toContain(`npx holdfast force ${name}`);
     const json = JSON.parse((await holdfast('ls', name, '--json')).out) as object;
@@ -72,10 +70,12 @@ describe('ls, show and force', () => {
     ]);
     const [holder] = (await client.inspect(name))!.holders;
     expect(listed.out).toMatch(new RegExp(`^${name} +lock +${holder!.ownerId} \\(kept\\) `, 'm'));
-    expect(shown.out).toContain(`  kept by ${holder!.ownerId}\n    perhaps nobody is inside`);
+    expect(shown.out).toContain(
+      `  kept, perhaps idle, by ${holder!.ownerId}\n    perhaps nobody is inside`,
+    );
     expect(shown.out).not.toContain('held by');
     const { holders } = JSON.parse(json.out) as { holders: object[] };
-    expect(holders).toMatchObject([{ ownerId: holder!.ownerId, isKept: true }]);
+    expect(holders).toMatchObject([{ ownerId: holder!.ownerId, state: 'kept' }]);
     expect(holders[0]).not.toHaveProperty('holdCount');
     const lost = vi.fn();
     keeper.on('lost', lost);
@@ -86,6 +86,25 @@ describe('ls, show and force', () => {
     await lock.withLock(({ ownerId }) => {
       expect(ownerId).not.toBe(holder!.ownerId);
     });
+  });
+
+  it('ls leaves out what was released and stays taken, unless asked for all; show tells until when', async () => {
+    const hold = await client.getLock(name).acquire({ lockAtLeastFor: 60_000 });
+    expect((await holdfast('ls', name)).out).toContain(hold.ownerId);
+    await hold.release();
+    const [listed, all, shown, json] = await Promise.all([
+      holdfast('ls', name, '--limit', '1'),
+      holdfast('ls', name, '--all'),
+      holdfast('show', name),
+      holdfast('ls', name, '--all', '--json'),
+    ]);
+    expect(listed.out).toBe('No locks.\n');
+    expect(all.out).toMatch(new RegExp(`^${name} +lock +${hold.ownerId} \\(released\\) `, 'm'));
+    expect(shown.out).toMatch(/ {2}taken until 20\S*Z, released by web-.*\n {4}nobody is inside/);
+    expect(JSON.parse(json.out)).toMatchObject({ holders: [{ state: 'released', holdCount: 0 }] });
+    expect((await holdfast('force', name, '--yes')).code).toBe(0);
+    expect(await redis.exists(name)).toBe(0);
+    await redis.del(`holdfast_forced:{${name}}`);
   });
 
   it('force asks; without a terminal it needs --yes', async () => {

@@ -52,7 +52,7 @@ describe('watch', () => {
         },
         { timeout: 20_000 },
       )
-      .toMatch(/: kept by web-.*\n.*released by web-/);
+      .toMatch(/: kept, perhaps idle, by web-.*\n.*released by web-/);
     watching.child.kill('SIGTERM');
     expect(await watching.end()).toMatchObject({ code: 0, err: '' });
   });

@@ -49,7 +49,7 @@ it('shows a lock that its client keeps', async () => {
   const name = uniqueName('kept');
   await keepLock(other, name);
   const [holder] = (await client.inspect(name))!.holders;
-  expect(holder).toMatchObject({ clientId: other.clientId, isKept: true });
+  expect(holder).toMatchObject({ clientId: other.clientId, state: 'kept' });
   expect(holder).not.toHaveProperty('holdCount');
   await client.getLock(name).withLock(async ({ ownerId }) => {
     expect((await client.inspect(name))!.holders).toMatchObject([{ ownerId, holdCount: 1 }]);

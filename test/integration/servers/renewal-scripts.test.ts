@@ -94,7 +94,7 @@ describe('a renewal of locks', () => {
       const [handedOver] = locks as [string];
       await hold(handedOver, ttlMs, 0);
       expect(await renew(LEASE_MS, handedOver)).toBe('kept');
-      expect(await redis.hgetall(handedOver)).toEqual({ 'me:1': '1' });
+      expect(await redis.hgetall(handedOver)).toEqual({ 'me:1': '01' });
       expect(await redis.pttl(handedOver)).toBeGreaterThan(Math.max(ttlMs, LEASE_MS) - 10_000);
     },
   );

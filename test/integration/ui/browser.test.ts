@@ -129,7 +129,7 @@ describe.skipIf(CHROMIUM === undefined)(title, () => {
     await redis.hset(name, 'job-0123456789ab:1', '-1');
     await redis.pexpire(name, 120_000);
     await expectText('#one-body', /job-0123456789ab:1\s+kept.*perhaps not in use/);
-    await expectText('#history', 'kept by job-0123456789ab:1');
+    await expectText('#history', 'kept, perhaps idle, by job-0123456789ab:1');
     await page.keyboard.press('Escape');
     await expectText('#rows', /job-0123456789ab\s+kept/);
     await redis.hset(name, 'job-0123456789ab:1', '1');

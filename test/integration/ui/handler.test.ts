@@ -237,8 +237,8 @@ describe('viewers', () => {
       viewer.of('look').flatMap((look) => look['changes'] as object[]);
     await expect.poll(() => changes().length).toBe(2);
     expect(changes()).toMatchObject([
-      { name: `${prefix}:a`, what: 'released', ownerId: hold.ownerId },
-      { name: `${prefix}:b`, what: 'held', ownerId: next.ownerId },
+      { name: `${prefix}:a`, what: 'released by', ownerId: hold.ownerId },
+      { name: `${prefix}:b`, what: 'held by', ownerId: next.ownerId },
     ]);
     // A look at which nothing has changed tells that in few bytes.
     const quiet = viewer.of('look').at(-1)!;

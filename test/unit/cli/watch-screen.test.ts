@@ -13,7 +13,13 @@ function lockNamed(name: string): Inspection {
     name,
     kind: 'lock',
     holders: [
-      { ownerId: `${clientId}:1795708800123000`, clientId, leaseLeftMs: 24_000, holdCount: 1 },
+      {
+        ownerId: `${clientId}:1795708800123000`,
+        clientId,
+        state: 'held',
+        leaseLeftMs: 24_000,
+        holdCount: 1,
+      },
     ],
     waiters: [],
     waitingClients: 3,

@@ -60,21 +60,21 @@ describe('inspect()', () => {
     const lock = await keepLock(other, 'orders');
     for (const each of [client, other]) {
       const [holder] = (await each.inspect('orders'))!.holders;
-      expect(holder).toMatchObject({ clientId: other.clientId, isKept: true });
+      expect(holder).toMatchObject({ clientId: other.clientId, state: 'kept' });
       expect(holder).not.toHaveProperty('holdCount');
       expect(holder!.leaseLeftMs).toBeLessThanOrEqual(10_000);
     }
-    expect(await listed()).toMatchObject([{ name: 'orders', holders: [{ isKept: true }] }]);
+    expect(await listed()).toMatchObject([{ name: 'orders', holders: [{ state: 'kept' }] }]);
     expect(other.stats().kept).toBe(1);
     const hold = await lock.acquire();
     expect((await client.inspect('orders'))!.holders).toMatchObject([
-      { ownerId: hold.ownerId, isKept: true }, // in use, which the server is not told
+      { ownerId: hold.ownerId, state: 'kept' }, // in use, which the server is not told
     ]);
     await hold.release();
     await client.getLock('orders').withLock(async ({ ownerId }) => {
       const [holder] = (await client.inspect('orders'))!.holders;
       expect(holder).toMatchObject({ ownerId, holdCount: 1 });
-      expect(holder).not.toHaveProperty('isKept');
+      expect(holder).toHaveProperty('state', 'held');
     });
   });
 
@@ -150,7 +150,7 @@ describe('inspect()', () => {
     ['a hash whose one field looks like an owner', ['HSET', 'orders', 'user:1', 'Ada']],
     [
       'a hash whose one field looks like an owner, with a negative number',
-      ['HSET', 'orders', 'user:1', '-2'],
+      ['HSET', 'orders', 'user:1', '-4'],
     ],
     ['a hash of several fields', ['HSET', 'orders', 'user:1', '1', 'user:2', '1']],
   ])('refuses %s', async (_, [command = '', ...args]) => {

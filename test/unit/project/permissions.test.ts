@@ -14,7 +14,7 @@ const PUBLISHED_BY = {
 };
 
 const ofScripts = Object.values(scripts)
-  .flatMap(({ source }) => [...source.matchAll(/redis\.p?call\(\s*'(\w+)'/g)])
+  .flatMap(({ source }) => [...source.matchAll(/(?:redis\.p?call|ours|refusal)\(\s*'(\w+)'/g)])
   .map(([, command = '']) => command.toLowerCase())
   .filter((command) => command !== 'pubsub'); // with its subcommand, by kind of server
 

@@ -39,7 +39,7 @@ const step = fc.oneof(
       owner: fc.oneof(owner, fc.constant('')),
       target: fc.constantFrom(0, 0, 0, 0, -1, 1, 2),
       leaseMs: fc.constantFrom(0, 300, 1_000, 4_000),
-      isConfirmation: fc.boolean(),
+      shortens: fc.constantFrom(0, 0, 1, 1, 2, 3),
     }),
   },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('renew' as const), owners, leaseMs }) },
@@ -194,11 +194,11 @@ function callOf(
       };
     }
     case 'hand over': {
-      const { owner: who, target, isConfirmation } = each;
+      const { owner: who, target, shortens } = each;
       return {
         script: 'weightedHandOver',
         keys: [lock, leases, line, places],
-        args: [who, target, each.leaseMs, Number(isConfirmation), 'grants:', 'PUBLISH', 1],
+        args: [who, target, each.leaseMs, shortens, 'grants:', 'PUBLISH', 1],
         run: (now) => now.handOver(each),
       };
     }
@@ -250,9 +250,9 @@ function stateOf(model: WeightedModel): object {
     used: model.used,
     set: model.set ?? null,
     holders: Object.fromEntries(
-      [...model.holders].map(([who, { weight: held, isUnconfirmed, endsAtMs }]) => [
+      [...model.holders].map(([who, { weight: held, wasInLine, mark, endsAtMs }]) => [
         who,
-        `${String(held)}${isUnconfirmed ? '?' : ''} until ${String(endsAtMs)}`,
+        `${String(held)}${wasInLine ? '~' : ''}${mark} until ${String(endsAtMs)}`,
       ]),
     ),
     line: model.line.map((who) => [who, String(model.tickets.get(who))]),
@@ -301,7 +301,10 @@ function expectLasting(state: ScriptServer['state'], nowMs: number, { holders, l
 
 interface Holder {
   weight: number;
-  isUnconfirmed: boolean;
+  /** Whether its number is from an earlier place in line. */
+  readonly wasInLine: boolean;
+  /** `?`: its hand-over is to be confirmed; `.`: its owner has released it; `>`: its owner was exported. */
+  mark: '' | '?' | '.' | '>';
   endsAtMs: number;
 }
 
@@ -333,7 +336,8 @@ interface HandOverCall {
   readonly owner: string;
   readonly target: number;
   readonly leaseMs: number;
-  readonly isConfirmation: boolean;
+  /** 1: a confirmation; 2: a release that keeps the permits taken for a while; 3: an export. */
+  readonly shortens: number;
 }
 
 type ModelKey = 'lock' | 'leases' | 'line' | 'places' | 'permits';
@@ -395,8 +399,9 @@ class WeightedModel {
     if (weight > capacity) return ['exceeded', capacity];
     const own = this.holders.get(owner);
     if (own && own.endsAtMs > this.nowMs) {
+      if (own.mark === '.') return [owner, own.endsAtMs - this.nowMs, '0', -2];
       own.endsAtMs = Math.max(own.endsAtMs, this.nowMs + call.leaseMs);
-      return own.isUnconfirmed ? 2 : 1;
+      return own.mark === '?' ? 2 : 1;
     }
     const [first] = this.line;
     const firstTicket = this.tickets.get(first ?? '') ?? 0;
@@ -405,15 +410,17 @@ class WeightedModel {
     const hasLapsed = [...this.holders.values()].some(({ endsAtMs }) => endsAtMs <= this.nowMs);
     if (isFirst && !hasLapsed && this.used + weight <= capacity) {
       this.#mend(capacity);
-      this.#admit(owner, weight, false, this.nowMs + call.leaseMs);
+      this.#admit(owner, weight, call.ticket > 0, '', this.nowMs + call.leaseMs);
       if (first !== undefined) this.#leave(owner);
       return 1;
     }
     const inTheWay = this.#byEnd[0]?.[0] ?? first ?? owner;
+    const mark = this.#byEnd[0]?.[1].mark;
+    const state = mark === '.' ? [-2] : mark === '>' ? [-3] : [];
     const checkInMs = this.#checkInMs(capacity, isFirst ? undefined : first);
     if (call.placeLeaseMs === 0) {
       if (this.capacity === undefined) this.#mend(capacity); // the remaining waiters can be let in again
-      return [inTheWay, checkInMs, '0'];
+      return [inTheWay, checkInMs, '0', ...state];
     }
     const ticket = this.tickets.get(owner) ?? (call.ticket > 0 ? call.ticket : this.#nextTicket());
     this.tickets.set(owner, ticket);
@@ -425,10 +432,10 @@ class WeightedModel {
       const times = { nonce, expiresAtMs, leaseMs: placeLeaseMs };
       this.places.set(owner, { weight, ...times, isFixed, isListening, channelSuffix });
     }
-    return [inTheWay, checkInMs, String(ticket)];
+    return [inTheWay, checkInMs, String(ticket), ...state];
   }
 
-  handOver({ owner, target, leaseMs, isConfirmation }: HandOverCall): unknown {
+  handOver({ owner, target, leaseMs, shortens }: HandOverCall): unknown {
     if (this.capacity === undefined) {
       if (owner !== '' && target === 0) this.#leave(owner);
       return [0, NOW, []];
@@ -440,16 +447,17 @@ class WeightedModel {
       this.holders.delete(lapsed);
       hasChanged = true;
     }
-    const own = this.holders.get(owner);
+    const holder = this.holders.get(owner);
+    const own = holder?.mark === '.' && shortens !== 2 ? undefined : holder;
     const wasInLine = this.tickets.size > 0;
     if (target === 0) {
-      this.holders.delete(owner);
+      if (own) this.holders.delete(owner);
       if (owner !== '' && (wasInLine || !own)) {
         this.#leave(owner);
         hasChanged = true;
       }
     } else if (own) {
-      this.#keep(own, target, leaseMs, isConfirmation);
+      this.#keep(own, target, leaseMs, shortens);
     }
     hasChanged ||= own !== undefined;
     const given: string[] = [];
@@ -461,7 +469,7 @@ class WeightedModel {
           waiting = place;
           break;
         }
-        this.#admit(candidate, place.weight, place.isFixed, place.expiresAtMs);
+        this.#admit(candidate, place.weight, true, place.isFixed ? '?' : '', place.expiresAtMs);
         given.push(`${String(place.nonce)} ${candidate}`);
       }
       this.#leave(candidate);
@@ -482,10 +490,10 @@ class WeightedModel {
   renew(owners: readonly string[], leaseMs: number): unknown {
     return owners.map((owner) => {
       const holder = this.holders.get(owner);
-      if (!holder || holder.endsAtMs <= this.nowMs) return 'deleted';
+      if (!holder || holder.endsAtMs <= this.nowMs || holder.mark === '.') return 'deleted';
       if (leaseMs > 0) {
         holder.endsAtMs = Math.max(holder.endsAtMs, this.nowMs + leaseMs);
-        holder.isUnconfirmed = false;
+        holder.mark = '';
       }
       return 'kept';
     });
@@ -501,7 +509,7 @@ class WeightedModel {
     const answers = owners.map((owner) => {
       const holder = this.holders.get(owner);
       if (this.capacity === undefined) return 'gone';
-      if (holder && holder.endsAtMs > this.nowMs) {
+      if (holder && holder.endsAtMs > this.nowMs && holder.mark !== '.') {
         holder.endsAtMs = Math.max(holder.endsAtMs, expiresAtMs);
         return 'yours';
       }
@@ -521,19 +529,26 @@ class WeightedModel {
     return expiresAtMs <= this.nowMs || weight > (this.capacity ?? 0) || isDeaf;
   }
 
-  #keep(own: Holder, target: number, leaseMs: number, isConfirmation: boolean): void {
+  #keep(own: Holder, target: number, leaseMs: number, shortens: number): void {
     if (target > 0) own.weight = Math.min(own.weight, target);
     const endsAtMs = this.nowMs + leaseMs;
-    const mayShorten = own.isUnconfirmed && isConfirmation;
-    if (leaseMs > 0) own.endsAtMs = mayShorten ? endsAtMs : Math.max(own.endsAtMs, endsAtMs);
-    own.isUnconfirmed = false;
+    const mayShorten = own.mark === '?' && shortens === 1;
+    if (leaseMs > 0 && shortens === 2) own.endsAtMs = Math.min(own.endsAtMs, endsAtMs);
+    else if (leaseMs > 0) own.endsAtMs = mayShorten ? endsAtMs : Math.max(own.endsAtMs, endsAtMs);
+    own.mark = shortens === 2 ? '.' : shortens === 3 ? '>' : '';
   }
 
   /** The first rule: never more than there are. */
-  #admit(owner: string, weight: number, isUnconfirmed: boolean, endsAtMs: number): void {
+  #admit(
+    owner: string,
+    weight: number,
+    wasInLine: boolean,
+    mark: Holder['mark'],
+    endsAtMs: number,
+  ): void {
     this.holders.delete(owner);
     if (this.used + weight > (this.capacity ?? 0)) throw new Error('the model gives too many');
-    this.holders.set(owner, { weight, isUnconfirmed, endsAtMs });
+    this.holders.set(owner, { weight, wasInLine, mark, endsAtMs });
   }
 
   #leave(owner: string): void {

@@ -96,8 +96,8 @@ async function* looks(limit = Infinity): AsyncGenerator<Inspection, undefined> {
 }
 
 function lock(name: string, ownerId: string): Inspection {
-  const isKept = kept.has(name) ? { isKept: true } : {};
-  const holder = { ownerId, clientId: 'web', leaseLeftMs: -1, ...isKept };
+  const state = kept.has(name) ? ('kept' as const) : ('held' as const);
+  const holder = { ownerId, clientId: 'web', leaseLeftMs: -1, state };
   return { name, kind: 'lock', holders: [holder], waiters: [], waitingClients: 0, isCut: false };
 }
 
@@ -163,9 +163,9 @@ describe('a poller', () => {
     await look();
     const looks = viewer.of<{ changes: { what: string; ownerId: string }[] }>('look');
     const told = looks.flatMap(({ changes }) => changes.map(({ what }) => what));
-    expect(told).toEqual(['kept', 'held', 'released']);
+    expect(told).toEqual(['kept, perhaps idle, by', 'held by', 'released by']);
     expect(looks[0]).toMatchObject({
-      changed: [{ holders: [{ ownerId: 'web:1', isKept: true }] }],
+      changed: [{ holders: [{ ownerId: 'web:1', state: 'kept' }] }],
     });
     expect(looks[1]!.changes).toMatchObject([{ name: 'a', ownerId: 'web:1' }]);
   });
@@ -251,10 +251,10 @@ describe('a poller', () => {
     const late = await newViewer();
     const [all] = late.of<{ changes: { name: string; what: string; ownerId: string }[] }>('all');
     expect(all?.changes.map(({ name, what, ownerId }) => `${name} ${what} ${ownerId}`)).toEqual([
-      'a released web:1',
-      'a held web:2',
-      'b held web:3',
-      'a released web:2',
+      'a released by web:1',
+      'a held by web:2',
+      'b held by web:3',
+      'a released by web:2',
     ]);
     expect(viewer.of<{ changes: unknown[] }>('look').flatMap(({ changes }) => changes)).toEqual(
       all?.changes,
@@ -271,8 +271,8 @@ describe('a poller', () => {
     const [told] = viewer.of<{ isCut: boolean; gone: string[]; changes: object[] }>('look');
     expect(told).toMatchObject({ isCut: true, gone: ['a'] });
     expect(told?.changes).toMatchObject([
-      { name: 'b', what: 'released', ownerId: 'web:1' },
-      { name: 'b', what: 'held', ownerId: 'web:2' },
+      { name: 'b', what: 'released by', ownerId: 'web:1' },
+      { name: 'b', what: 'held by', ownerId: 'web:2' },
     ]);
   });
 
