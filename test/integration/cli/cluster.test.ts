@@ -62,7 +62,7 @@ describe.skipIf(topologiesUnavailable)('with the URL of one node of a cluster', 
     })();
     expect(hold).toBeTypeOf('string');
     expect((await holdfast('ls', name)).out).toContain(name);
-    expect((await holdfast('show', name)).out).toContain('held by');
+    expect((await holdfast('show', name)).out).toContain('exported, and not adopted so far, by');
     expect((await holdfast('run', name, '-n', '--', 'true')).code).toBe(75);
     expect(await holdfast('force', name, '--yes')).toMatchObject({ code: 0, err: '' });
     expect(await holdfast('run', name, '--', 'true')).toMatchObject({ code: 0, err: '' });

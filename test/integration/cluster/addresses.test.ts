@@ -121,7 +121,7 @@ describe.skipIf(topologiesUnavailable)('a cluster', () => {
       'node-redis',
       ({ nodes, map, tls }) =>
         createCluster({
-          rootNodes: nodes.map((socket) => ({ socket })),
+          rootNodes: nodes.map(({ host, port }) => ({ socket: { host, port } })),
           ...(map && { nodeAddressMap: map }),
           ...(tls && { defaults: { socket: { tls: true, ...tls } } }),
         }),

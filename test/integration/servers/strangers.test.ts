@@ -36,7 +36,7 @@ async function refusal(client: Holdfast): Promise<string> {
   return String(error);
 }
 
-describe.each(FORMS)('a client of %s', (_, options) => {
+describe.each(FORMS)('a client of %s', (library, options) => {
   it.each([
     ['+PONG\r\n', '"PONG"'],
     ['+OK\r\n', '"OK"'],
@@ -77,7 +77,7 @@ describe.each(FORMS)('a client of %s', (_, options) => {
     await using proxy = await startAnswering(([name = '']) =>
       /^select$/i.test(name) ? "-ERR unsupported command 'SELECT'\r\n" : '+OK\r\n',
     );
-    const redis = { ...options(proxy), db: 3, database: 3 };
+    const redis = { ...options(proxy), [library === 'ioredis' ? 'db' : 'database']: 3 };
     await using client = newClient({ redis });
     const told = await refusal(client);
     expect(told).toContain('Redis refuses SELECT, for option "redis" with database 3: ERR unsupp');
