@@ -40,7 +40,7 @@ export interface InspectedHolder extends InspectedOwner {
   state: HolderState;
   /**
    * Since when the owner holds it, by the client's own clock; after a lost connection, perhaps from some time before. Left out: not known, as
-   * for an owner that was handed the lock in the line, and for those of Redisson and of an older holdfast; or it holds it no more.
+   * for an owner that was handed the lock in the line, and for those of Redisson; or it holds it no more.
    */
   heldSince?: Date;
   /** How often the owner has acquired the lock; only for the kind `lock`: 0 if it has released it, left out if it is kept or exported. */

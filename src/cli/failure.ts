@@ -8,7 +8,7 @@ export const EXIT = {
   /** A check of `doctor` failed; or the answer is no: nobody holds it, nothing was freed. No other failure exits with it. */
   failed: 1,
   usage: 64,
-  /** The name is that of other data. */
+  /** The key exists but is not a lock. */
   data: 65,
   unavailable: 69,
   /** An error that nobody expected. */

@@ -28,13 +28,13 @@ export const LIST_OPTIONS = {
   limit: { type: 'string', help: 'at most so many' },
   sort: {
     type: 'string',
-    help: 'name (the default), age: oldest call first, or waiting: most waiters first',
+    help: 'name (the default), age: held longest first, or waiting: most waiters first',
   },
 } as const;
 
 export const PREFIX = { least: 0, most: 1 };
 const NAME = { least: 1, most: 1 };
-const EXITS_OF_NAME = { '65': 'the name is that of other data' };
+const EXITS_OF_NAME = { '65': 'the key exists but is not a lock' };
 
 export const ls: Verb = {
   usage: 'ls [PREFIX]',
@@ -44,7 +44,7 @@ export const ls: Verb = {
     ...LIST_OPTIONS,
     older: {
       type: 'string',
-      help: 'only those with a holder whose call began longer ago, such as 5m',
+      help: 'only those that somebody has held for longer, such as 5m',
     },
   },
   positionals: PREFIX,

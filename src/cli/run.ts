@@ -73,7 +73,7 @@ that is killed itself (SIGKILL) leaves its command alone: the lock is free when 
   positionals: { least: 1, most: 1 },
   exits: {
     '0': 'the command has exited with 0; any other code may be its own, too',
-    '65': 'the name is that of other data',
+    '65': 'the key exists but is not a lock',
     '69': 'Redis is not available, or denies a command; nothing was run',
     '75': 'another owner has the lock; nothing was run',
     '76': 'the lock was lost, and the command was ended',

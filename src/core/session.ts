@@ -436,8 +436,8 @@ export function newClientId(text?: string, random?: Random): string {
 
 /**
  * Makes the owners of a client, `<clientId>:<n>`, each never used before. The number tells when it is made, which is when the lock is asked for:
- * it is the client's time in microseconds since 1970, in the second half of a millisecond, or the next number if that was used. Older clients
- * use the first half, and keep the number of the first try for all others.
+ * it is the client's time in microseconds since 1970, in the second half of a millisecond, or the next number if that was used. A number in
+ * the first half would be that of a call, whatever try of it got the lock.
  */
 function ownersOf(clientId: string, clock: Clock): () => string {
   let lastNumber = 0;

@@ -21,7 +21,7 @@ import { inOwnContext } from '../runtime/node.js';
 import type { Due, Scheduled } from '../runtime/schedule.js';
 import type { ChannelListener } from '../waiting/channels.js';
 
-/** The longest use of one grant, as a multiple of `keep`: clients that cannot make a wish (Redisson, an older holdfast) have their turn then. */
+/** The longest use of one grant, as a multiple of `keep`: clients that cannot make a wish (Redisson) have their turn then. */
 const LONGEST_USE = 4;
 
 /** A grant that had this many holds was worth keeping, whoever wants the lock then. */

@@ -79,9 +79,9 @@ const MOST_BODY_BYTES = 16_384;
 
 /**
  * A live page of the locks of all clients: who holds them, who waits, and how that changes. It is read-only unless `allowForce` is given.
- * **Whoever reaches the handler may read**: mount it behind the app's own authentication.
+ * **Anyone who can reach this URL can read all lock names and client ids**: mount it behind the app's own authentication.
  *
- * All who look share one look at the server every second; while nobody looks, there is none. It needs the permission for SCAN.
+ * However many pages are open, the server is queried once a second; with none open, not at all. It needs the permission for SCAN.
  *
  * @throws OptionError an option is unknown, or not usable
  * @example

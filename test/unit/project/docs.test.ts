@@ -36,6 +36,10 @@ const NOT_RUN: readonly (readonly [line: RegExp, reason: string])[] = [
   [/^npm install && npm pack$/, 'package.test.ts packs, and installs the package in a project'],
   [/^npm install \.\.\/holdfast\//, 'package.test.ts packs, and installs the package in a project'],
   [/^npx holdfast /, 'the tests in integration/cli call each verb, on locks of their own'],
+  [
+    /^HOLDFAST_REDIS_URL=\S+ npx holdfast /,
+    'asks a Redis that the reader has; the tests in integration/cli ask their own',
+  ],
   [/^redis-cli /, 'asks a server that the reader has, about locks that are held there'],
   [/^npx esbuild /, "bundles the reader's program; package.test.ts bundles one"],
   [/^NODE_OPTIONS=\S+ npx jest$/, 'Jest is not installed here'],
