@@ -186,6 +186,7 @@ async function forceAfterAsking(holdfast: Holdfast, name: string, values: Values
   if (values['json'] && !values['yes'])
     throw new CommandError('--json asks nothing: give --yes, too');
   const owner = typeof values['owner'] === 'string' ? values['owner'] : undefined;
+  if (owner === '') throw new CommandError('--owner is empty: it must be the id of an owner');
   const lock = await holdfast.inspect(name);
   if (!lock || lock.holders.length === 0) {
     const hint = name.includes('*') ? ' (force takes one name, never a pattern)' : '';

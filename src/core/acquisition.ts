@@ -744,7 +744,8 @@ class Acquisition implements Call {
     if (nested) return `; ${nested.why}`;
     if (this.#localGrant?.holder === holder)
       return heldByCallerOfClient(this.#session.anonymous.held(this.#lock.id) !== undefined);
-    return neighbourOf(this.#session, holder) ? heldByNeighbour() : '';
+    const isNeighbour = neighbourOf(this.#session, holder) !== undefined;
+    return isNeighbour ? heldByNeighbour(this.#lock.isReentrant !== false) : '';
   }
 
   /** This client's own grant of the lock; not a shared one if the caller asked for a shared one, since that was not in its way. */

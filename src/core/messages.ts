@@ -191,9 +191,10 @@ export function heldByCallerOfClient(isAnonymous: boolean): string {
 const ONE_CLIENT =
   'use one Holdfast for both, since a call re-enters only what its own client holds';
 
-/** The same hint if another client of this process had the lock. */
-export function heldByNeighbour(): string {
-  return `; another Holdfast of this process has it: if this call is nested in that hold, ${ONE_CLIENT}`;
+/** The same hint if another client of this process had the lock. Permits are never re-entered, so one client for both would not help. */
+export function heldByNeighbour(isReentrant: boolean): string {
+  const right = isReentrant ? ONE_CLIENT : 'it waits for itself';
+  return `; another Holdfast of this process has it: if this call is nested in that hold, ${right}`;
 }
 
 /** Why a call waits for itself: it is made inside a hold of another client of this process. */

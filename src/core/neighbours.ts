@@ -9,7 +9,7 @@ import { isMarkedAs } from '../scopes/anonymous.js';
 import { currentScope, isInsideOwner } from '../scopes/scope.js';
 
 /** A hold outside all scopes, in which a waiting call may be nested. */
-export interface AnonymousHold {
+interface AnonymousHold {
   readonly ownerId: string;
   readonly isShared: boolean;
   readonly isUnlockable: boolean;

@@ -154,4 +154,5 @@ async function kindOfHash(connection: RedisClient, key: string): Promise<string 
 }
 
 const OWNER = /^.+:-?\d+$/s;
-const COUNT = /^(\d+|-1)$/;
+/** Also the marks of an owner that has exported (-1) or released (-2) its hold. */
+const COUNT = /^(\d+|-[12])$/;

@@ -1,7 +1,8 @@
 // Calls that plain JavaScript gets wrong: a method of another library, and a method that was detached from its object. In place of "is not a
 // function" and "cannot read private member" they get a TypeError that names the right call. No type declares these methods, so TypeScript
 // refuses the call as before; they are not enumerable, so JSON, spreads and `console.log` do not show them. What tells one kind from
-// another by `in`, such as `'getToken' in lock` or `'withPermits' in semaphore`, is not among them.
+// another by `in`, such as `'getToken' in lock` or `'withPermits' in semaphore`, is not among them. Neither is what other code looks for
+// before it calls it: `once()` of `node:events` and RxJS prefer `removeListener` and `addEventListener` to `on` and `off`.
 
 const HOLD = 'of the hold that acquire() returned';
 
@@ -55,7 +56,7 @@ export const KINDS: Readonly<
     variable: 'hold',
     methods: 'remaining assertHeld extend export release run toJSON',
     instead: {
-      ...all('unlock forceUnlock releaseLock dispose', 'release()'),
+      ...all('unlock forceUnlock releaseLock', 'release()'),
       ...all('renew prolong', 'extend(lease)'),
       ...all(`withLock ${RUNNING}`, 'run(fn)'),
       ...all('isLocked isValid isReleased isHeldByCurrentOwner', 'remaining(), or assertHeld()'),
@@ -68,7 +69,7 @@ export const KINDS: Readonly<
     variable: 'hold',
     methods: 'remaining assertHeld extend export release toJSON',
     instead: {
-      ...all('unlock dispose', 'release()'),
+      unlock: 'release()',
       ...all('renew prolong updateLeaseTime', 'extend(lease)'),
       ...all(`withLock ${RUNNING}`, 'withPermits(fn) of the semaphore'),
       ...all(`isValid isReleased ${ASKING}`, 'remaining(), or assertHeld()'),
@@ -127,8 +128,6 @@ export const KINDS: Readonly<
       ...all('getPermitExpirableSemaphore semaphore', 'getSemaphore(name, { permits })'),
       readLock: 'getReadWriteLock(name).readLock()',
       writeLock: 'getReadWriteLock(name).writeLock()',
-      ...all('addListener addEventListener', 'on(name, listener)'),
-      ...all('removeListener removeAllListeners removeEventListener', 'off(name, listener)'),
       connect: 'ping() to know that Redis answers: it connects by itself',
     },
   },

@@ -432,7 +432,7 @@ export class MultiAcquisition {
     this.#lastHeld = seen;
     if (!seen || (worse && !this.#isCutShort(worse.error, triedAtMs))) throw worse?.error;
     if (this.#isOver) {
-      const hint = neighbourOf(this.#session, seen.holder ?? '') ? heldByNeighbour() : '';
+      const hint = neighbourOf(this.#session, seen.holder ?? '') ? heldByNeighbour(true) : '';
       throw memberHeldElsewhere(this.#request.lockName, this.#request, seen, hint);
     }
     return held?.member;

@@ -136,6 +136,8 @@ export interface Place {
   readonly path?: string | null | undefined;
 }
 
+const PLACE_NAMES = knownNames('host port path family', { hostname: 'host', address: 'host' });
+
 /**
  * Refuses a URL in place of a host or a socket path: it would be looked up, and the error would show it, with its password.
  *
@@ -167,9 +169,12 @@ export function sentinelsIn(
     throw new OptionError(
       `${whose}${listName} must be where the Sentinels are, [{ host, port }], and its name that of the master that they watch, such as "mymaster"`,
     );
-  const sentinels = places.map((each) =>
-    addressOf(`${whose}Sentinel's `, { ...each, port: each?.port ?? 26_379 }),
-  );
+  const sentinels = places.map((place) => {
+    const each = place ?? {};
+    checkNames('option "redis": a Sentinel', each, PLACE_NAMES);
+    checkAddress('option "redis": a Sentinel', each, ['host', 'port', 'path']);
+    return addressOf(`${whose}Sentinel's `, { ...each, port: each.port ?? 26_379 });
+  });
   return { sentinels, name };
 }
 

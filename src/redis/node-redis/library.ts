@@ -115,9 +115,13 @@ function ofOptions(options: Options): Given<NodeRedisOptions> {
   if ('sentinelRootNodes' in options) return ofSentinels(options);
   checkNames('option "redis"', options, NAMES);
   const given = ofServer(() => options);
-  const place = 'url' in options ? { url: options.url } : {};
-  checkAddress('option "redis"', { ...place, ...options.socket }, ['url', ...PLACE]);
+  checkPlace('option "redis"', options);
   return given;
+}
+
+function checkPlace(whose: string, options: NodeRedisOptions): void {
+  const place = 'url' in options ? { url: options.url } : {};
+  checkAddress(whose, { ...place, ...options.socket }, ['url', ...PLACE]);
 }
 
 function ofServer(read: () => NodeRedisOptions): Given<NodeRedisOptions> {
@@ -127,6 +131,7 @@ function ofServer(read: () => NodeRedisOptions): Given<NodeRedisOptions> {
 
 function ofSentinels(options: Options): Given<NodeRedisOptions> {
   const { sentinelRootNodes, name, nodeClientOptions = {} } = options;
+  checkNames(`${WHOSE}nodeClientOptions`, nodeClientOptions, NAMES);
   const { database, connectionName } = placeOf(`${WHOSE}nodeClientOptions' `, nodeClientOptions);
   return {
     target: {
@@ -147,11 +152,15 @@ function ofCluster(options: Options): Given<NodeRedisOptions> {
   const rootNodes: unknown = options.rootNodes;
   if (!Array.isArray(rootNodes) || rootNodes.length === 0)
     throw new OptionError(`${WHOSE}rootNodes must be an array of nodes, such as [{ url }]`);
+  const ofRoot = 'option "redis": a root node of the cluster';
   const roots = rootNodes.map((root: NodeRedisOptions) => {
-    const { address, database } = placeOf('option "redis": a root node of the cluster: its ', root);
+    checkNames(ofRoot, root, NAMES);
+    const { address, database } = placeOf(`${ofRoot}: its `, root);
+    checkPlace(ofRoot, root);
     checkClusterDatabase('a root node of the cluster', database);
     return { address, root };
   });
+  checkNames(`${WHOSE}defaults`, options.defaults ?? {}, NAMES);
   checkClusterDatabase('the defaults of the cluster', options.defaults?.database);
   return {
     target: {

@@ -54,6 +54,7 @@ describe('bad input is one line, and another exit code than 0', () => {
     [['ls', '--sort', 'size'], 'name, age or waiting', 64],
     [['bench', '--seconds', '3000'], 'say 3s or 3000s', 64],
     [['ls', '--name', 'mymaster'], '--sentinel', 64],
+    [['force', 'x', '--yes', '--owner', ''], '--owner is empty', 64],
     [['ls', '--sentinel', 'redis://a'], 'host:port', 64],
     [['ls', '--ca', '/no/such/file'], '/no/such/file', 64],
     [['ls', '--cert', '/no/such/file'], 'give both', 64],

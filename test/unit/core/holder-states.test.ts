@@ -185,6 +185,13 @@ describe('a late command of an owner that has released a lock, which stays taken
   });
 });
 
+it('a semaphore of the name of a lock that was released, and stays taken, says that it is a lock', async () => {
+  const hold = await client.getLock('x').acquire({ lockAtLeastFor: 60_000 });
+  await hold.release();
+  const error = await rejectionOf(client.getSemaphore('x', { permits: 1 }).tryAcquire());
+  expect(String(error)).toContain('it is a lock of holdfast or Redisson, and not a semaphore');
+});
+
 describe('the owner of a caller that waits', () => {
   /** The owners as which `other` has tried. */
   function tried(): string[] {

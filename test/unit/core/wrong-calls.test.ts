@@ -1,5 +1,7 @@
 // What plain JavaScript gets for a method that an object does not have, and for one that was taken from its object.
+import { once } from 'node:events';
 import { inspect } from 'node:util';
+import { firstValueFrom, fromEvent } from 'rxjs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Holdfast } from '../../../src/index.js';
 import { MemoryRedis } from '../../../src/testing/memory-redis.js';
@@ -62,7 +64,6 @@ describe('a method that the object does not have', () => {
     ],
     ['holdfast', 'using', 'use getLock(name).withLock(fn)'],
     ['holdfast', 'quit', 'use close()'],
-    ['holdfast', 'removeListener', 'use off(name, listener)'],
     ['semaphore', 'withLock', 'semaphore "s" has no withLock(): use withPermits(fn)'],
     [
       'semaphore',
@@ -106,6 +107,19 @@ describe('a method that the object does not have', () => {
     for (const name of kinds) expect(name in objects['lock']!).toBe(false);
     expect('run' in objects['permits']!).toBe(false);
     expect('token' in objects['multiHold']!).toBe(false);
+  });
+
+  it('leaves the ways to listen that other code looks for: once() of node:events, RxJS', async () => {
+    // (RxJS asks for an `addListener` at compile time, too.)
+    const heard = [
+      once(client as never, 'released'),
+      firstValueFrom(fromEvent(client as never, 'released')),
+    ];
+    await client.getLock('heard').withLock(() => undefined);
+    expect(await Promise.all(heard)).toMatchObject([
+      [{ lockName: 'heard' }],
+      { lockName: 'heard' },
+    ]);
   });
 
   it('hides none that the object has', async () => {

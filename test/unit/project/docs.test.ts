@@ -89,15 +89,13 @@ describe('the pages', () => {
   });
 });
 
-describe('the packed package', () => {
-  const options = { encoding: 'utf8', shell: process.platform === 'win32' } as const;
-  const args = ['pack', '--dry-run', '--json', '--ignore-scripts'];
-  const [{ files }] = JSON.parse(execFileSync('npm', args, options)) as [
-    { files: { path: string }[] },
-  ];
-  const packed = new Set(files.map(({ path }) => path));
-  const packedPages = pages.filter(({ path }) => packed.has(path));
+const PACK = { encoding: 'utf8', shell: process.platform === 'win32' } as const;
+const args = ['pack', '--dry-run', '--json', '--ignore-scripts'];
+const [{ files }] = JSON.parse(execFileSync('npm', args, PACK)) as [{ files: { path: string }[] }];
+const packed = new Set(files.map(({ path }) => path));
+const packedPages = pages.filter(({ path }) => packed.has(path));
 
+describe('the packed package', () => {
   it('has the README and all pages of the docs', () => {
     const docs = pages.filter(({ path }) => path === 'README.md' || path.startsWith('docs/'));
     expect(docs.filter(({ path }) => !packed.has(path))).toEqual([]);
@@ -117,13 +115,16 @@ describe('the help of an error', () => {
     expect(classes.length).toBeGreaterThanOrEqual(10);
   });
 
-  it.each(classes.map((each) => [each.name, each]))('%s names a section of the docs', (_, each) => {
-    const { code, help } = new each('', {});
-    const [file, anchor = ''] = help.split('#');
-    const page = pages.find(({ path }) => path === file);
-    expect(anchor).toBe(code.toLowerCase().replaceAll('_', '-'));
-    for (const anchors of page?.anchors ?? [new Set()]) expect(anchors).toContain(anchor);
-  });
+  it.each(classes.map((each) => [each.name, each]))(
+    '%s names a section of a packed page',
+    (_, each) => {
+      const { code, help } = new each('', {});
+      const [file, anchor = ''] = help.split('#');
+      const page = packedPages.find(({ path }) => path === file);
+      expect(anchor).toBe(code.toLowerCase().replaceAll('_', '-'));
+      for (const anchors of page?.anchors ?? [new Set()]) expect(anchors).toContain(anchor);
+    },
+  );
 });
 
 describe('what the pages tell to type', () => {

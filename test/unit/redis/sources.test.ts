@@ -267,6 +267,18 @@ describe('options that a library would ignore', () => {
     [{ socket: { hots: 'h' } }, asked('hots', 'host')],
     [{ socket: { host: 'h' }, port: 7000 }, asked('port', 'socket.port')],
     [{ rootNodes: [{ socket: { hots: 'h' } }] }, asked('hots', 'host')],
+    [{ rootNodes: [{ ulr: 'redis://h' }] }, asked('ulr', 'url')],
+    [{ rootNodes: [{ host: 'h' }] }, asked('host', 'socket.host')],
+    [
+      { rootNodes: [{ url: 'redis://h' }], defaults: { pasword: SECRET } },
+      asked('pasword', 'password'),
+    ],
+    [{ sentinels: [{ hots: 'h' }], name: 'x' }, asked('hots', 'host')],
+    [{ sentinelRootNodes: [{ host: 'h', prot: 7000 }], name: 'x' }, asked('prot', 'port')],
+    [
+      { sentinelRootNodes: [{ host: 'h', port: 1 }], name: 'x', nodeClientOptions: { db: 2 } },
+      asked('db', 'database'),
+    ],
   ])('are refused if they are probably misspelt: %j', (source, words) => {
     refused(source, words);
   });
@@ -280,6 +292,14 @@ describe('options that a library would ignore', () => {
     [{ socket: {} }, 'does not say where Redis is: it must have url, host, port, path'],
     [{ socket: { tls: true } }, 'does not say where Redis is'],
     [{ socket: { host: undefined } }, 'has a "host" that is undefined'],
+    [{ rootNodes: [{}] }, 'a root node of the cluster does not say where Redis is'],
+    [{ rootNodes: [{ url: undefined }] }, 'has a "url" that is undefined'],
+    [
+      { sentinels: [{}], name: 'x' },
+      'a Sentinel does not say where Redis is: it must have host, port',
+    ],
+    [{ sentinels: [{ host: undefined }], name: 'x' }, 'a Sentinel has a "host" that is undefined'],
+    [{ sentinelRootNodes: [null], name: 'x' }, 'a Sentinel does not say where Redis is'],
   ])('are refused if they name no address: %j', (source, words) => {
     refused(source, words);
   });

@@ -111,6 +111,17 @@ describe('a call that another client of this process keeps waiting', () => {
     await hold.release();
   });
 
+  it('says so for a permit, without the advice to re-enter, which no permit can be', async () => {
+    const permits = await one.holdfast.getSemaphore('s', { permits: 1 }).acquire();
+    const call = two.holdfast.getSemaphore('s', { permits: 1 }).acquire({ wait: 500 });
+    const waiting = expect(call).rejects.toThrow(
+      /; another Holdfast of this process has it: if this call is nested in that hold, it waits for itself$/,
+    );
+    await vi.advanceTimersByTimeAsync(510);
+    await waiting;
+    await permits.release();
+  });
+
   it('says so for the member of a MultiLock', async () => {
     const hold = await one.getLock('a').acquire();
     const both = two.holdfast.getMultiLock(two.getLock('a'), two.getLock('b'));
