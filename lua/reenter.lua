@@ -15,8 +15,9 @@ local count = redis.call('HGET', lock, owner)
 if not count or count == '-2' then
   -- include: ours, how-lost
 end
--- A leading zero stays: the number of a lock that was handed over says when its caller joined the line.
-if string.match(count, '^0') and holdCount ~= '-3' then
+-- A leading zero stays: the number of a lock that was handed over says when its caller joined the line. That of a kept one says when its client
+-- got it, not since when somebody is inside.
+if (string.match(count, '^0') or count == '-1') and holdCount ~= '-3' then
   holdCount = '0' .. holdCount
 end
 

@@ -382,7 +382,10 @@ class Acquisition implements Call {
       return this.#held(seen);
     }
     let sentAt = now(clock);
-    const reply = await retry(connection, limit, this.#lock, () => {
+    const wasReady = connection.isReady;
+    const reply = await retry(connection, limit, this.#lock, (_, lastError) => {
+      // Its number tells when this try began, also after an outage: the present owner was never sent, or was refused.
+      if ((!wasReady || lastError) && !this.#isInDoubt && !this.#begun) waiter.useNewOwner?.();
       const { sentAt: at, reply: sent } = this.#begun ?? {
         sentAt: now(clock),
         reply: this.#counted(waiter.try(limit)),
@@ -650,6 +653,7 @@ class Acquisition implements Call {
     if (!waiter) return;
     this.#waiter = undefined;
     this.#begun = undefined;
+    this.#isInDoubt = false;
     const mayStand = waiter.leave(isAcquired ? this.#request.leaseMs : undefined);
     const isLeft = this.#unused?.then(({ outcome }) => mayStand || outcome !== 'held');
     this.#unused = undefined;

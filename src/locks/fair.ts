@@ -79,7 +79,7 @@ export class FairLockBackend implements LockBackend, QueuedLock {
   }
 
   waiter(newOwnerId: () => string, request: LockRequest): Waiter {
-    return new Place(this, newOwnerId(), request);
+    return new Place(this, newOwnerId, request);
   }
 
   join(

@@ -146,7 +146,7 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
   }
 
   waiter(newOwnerId: () => string, request: LockRequest): Waiter {
-    return new Place(this, newOwnerId(), request);
+    return new Place(this, newOwnerId, request);
   }
 
   async join(

@@ -55,7 +55,8 @@ interface SentNonce {
 }
 
 export class Place implements Waiter, QueuedPlace {
-  readonly ownerId: string;
+  readonly #newOwnerId: () => string;
+  #ownerId: string | undefined;
   readonly isWatched = true;
   readonly lock: QueuedLock;
   readonly #request: LockRequest;
@@ -73,11 +74,16 @@ export class Place implements Waiter, QueuedPlace {
   /** Whether the server reported that it dropped the place, because its caller wants more permits than there are. */
   #wasDropped = false;
 
-  constructor(lock: QueuedLock, ownerId: string, request: LockRequest) {
+  constructor(lock: QueuedLock, newOwnerId: () => string, request: LockRequest) {
     this.lock = lock;
-    this.ownerId = ownerId;
+    this.#newOwnerId = newOwnerId;
     this.#request = request;
     this.#confirmedAt = now(this.#clock);
+  }
+
+  /** Made for the first command, which may have to wait for a connection: its number tells when that was sent. */
+  get ownerId(): string {
+    return (this.#ownerId ??= this.#newOwnerId());
   }
 
   get mayTry(): boolean {

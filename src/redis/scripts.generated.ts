@@ -1031,7 +1031,7 @@ return setToken(counter, token, rememberMs) or 1
   },
   reenter: {
     name: 'reenter',
-    sha1: '09275704fa26512a0970f7ec90a7815df80e6883',
+    sha1: 'd8b79995b0ef111bdaa0fd3919ed9534eadb1278',
     source: `-- Sets the hold count of a lock that its owner must still hold, and makes the lease end no earlier than a given time from now. Serves
 -- nested acquisitions and releases (which set no lease), extensions, and the question how a lock was lost. Safe to send twice and to arrive
 -- late: the count is a target, no difference; a lease is never shortened, and a lock that lapsed, or that its owner has released, never taken.
@@ -1064,8 +1064,9 @@ if not count or count == '-2' then
   end
   return redis.call('EXISTS', lock) == 1 and 'taken' or 'deleted'
 end
--- A leading zero stays: the number of a lock that was handed over says when its caller joined the line.
-if string.match(count, '^0') and holdCount ~= '-3' then
+-- A leading zero stays: the number of a lock that was handed over says when its caller joined the line. That of a kept one says when its client
+-- got it, not since when somebody is inside.
+if (string.match(count, '^0') or count == '-1') and holdCount ~= '-3' then
   holdCount = '0' .. holdCount
 end
 

@@ -1374,8 +1374,9 @@ function reenter(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return redis.call('EXISTS', lock) === 1 ? 'taken' : 'deleted';
   }
-  // A leading zero stays: the number of a lock that was handed over says when its caller joined the line.
-  if (lua.truthy(string.match(count, '^0')[0]) && holdCount !== '-3') {
+  // A leading zero stays: the number of a lock that was handed over says when its caller joined the line. That of a kept one says when its client
+  // got it, not since when somebody is inside.
+  if ((lua.truthy(string.match(count, '^0')[0]) || count === '-1') && holdCount !== '-3') {
     holdCount = lua.concat('0', holdCount);
   }
 

@@ -334,7 +334,7 @@ function assertDistinct(lockName: string, masters: readonly Master[]): void {
 class RedWaiter extends LineWaiter {
   readonly #lock: RedLockBackend;
   readonly #newOwnerId: () => string;
-  #ownerId: string;
+  #ownerId: string | undefined;
   #isOwnerUsed = false;
   #hasLeft = false;
   /** The masters that the won election did not reach. */
@@ -344,11 +344,10 @@ class RedWaiter extends LineWaiter {
     super(request, () => lock.line());
     this.#lock = lock;
     this.#newOwnerId = newOwnerId;
-    this.#ownerId = newOwnerId();
   }
 
   get ownerId(): string {
-    return this.#ownerId;
+    return (this.#ownerId ??= this.#newOwnerId());
   }
 
   override leave(leaseMs?: number): boolean {
@@ -365,14 +364,14 @@ class RedWaiter extends LineWaiter {
   }
 
   async try(): Promise<AcquireReply> {
-    if (this.#isOwnerUsed) this.#ownerId = this.#newOwnerId();
-    this.#isOwnerUsed = true;
     const lock = this.#lock;
     await lock.whenSettled();
     if (this.#hasLeft) throw new UnwantedError();
     assertDistinct(lock.name, lock.masters);
+    if (this.#isOwnerUsed) this.#ownerId = this.#newOwnerId();
+    this.#isOwnerUsed = true;
     const sentAt = now(lock.clock); // the time for connecting does not count against the lease
-    const result = await lock.elect(this.#ownerId, this.request.leaseMs);
+    const result = await lock.elect(this.ownerId, this.request.leaseMs);
     if (result.outcome === 'no quorum')
       throw lock.undecided('not acquired', result.nodes, true, this.request.waitMs === 0);
     if (result.outcome === 'held') return result;

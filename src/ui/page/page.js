@@ -75,7 +75,7 @@ function learn(row) {
 
 /** Of these locks, what the charts show. Of the past, only those are known that were there by then and still are. */
 function pointAt(atMs, rows, isPast = false) {
-  const isThere = ({ sinceMs }) => !isPast || sinceMs <= atMs;
+  const isThere = ({ sinceMs, state }) => state !== 'released' && (!isPast || sinceMs <= atMs);
   const point = { atMs, held: 0, waiting: 0, longestWaitMs: 0 };
   for (const { holders, waiters, waitingClients } of rows) {
     const line = waiters.filter(isThere);
@@ -89,7 +89,7 @@ function pointAt(atMs, rows, isPast = false) {
 
 /** The minute before the first point, as far as it is known. */
 function withPast(known, rows) {
-  const times = [60, 50, 40, 30, 20, 10, 1].map((seconds) => nowMs() - seconds * 1000);
+  const times = Array.from({ length: 31 }, (_, index) => nowMs() - (61 - 2 * index) * 1000);
   const past = times.filter((atMs) => !known[0] || atMs < known[0].atMs);
   return [...past.map((atMs) => pointAt(atMs, rows, true)), ...known];
 }
@@ -142,6 +142,11 @@ function inWords(ms) {
 const age = ({ sinceMs }) => (sinceMs === undefined ? '?' : inWords(nowMs() - sinceMs));
 const sinceText = (holder) =>
   holder.state + (holder.isHeldSince ? ` ${age(holder)}` : `, asked ${age(holder)} ago`);
+/** The same for a list, as short as can be. */
+const stateText = (holder) => {
+  if (holder.state !== 'held' || holder.sinceMs === undefined) return holder.state;
+  return holder.isHeldSince ? `held ${age(holder)}` : `asked ${age(holder)} ago`;
+};
 const isLong = (holder) => holder.state === 'held' && nowMs() - holder.sinceMs >= LONG_MS;
 const left = ({ endsAtMs }) =>
   endsAtMs === undefined ? 'without expiry' : inWords(endsAtMs - nowMs());
@@ -162,7 +167,8 @@ const partLeft = ({ endsAtMs, longestMs }) =>
 
 /** A watchdog renews a lease when a third of it is over. Until then, and of a lease that was just taken, nothing is known. */
 const isWatched = (holder) => holder.renewedAtMs !== undefined && partLeft(holder) >= 0.5;
-const isRunningOut = (holder) => partLeft(holder) < 0.5;
+/** Nobody renews what was released or exported. */
+const isRunningOut = (holder) => ['held', 'kept'].includes(holder.state) && partLeft(holder) < 0.5;
 
 // What is looked at: all locks, one of them, or a client. No encoded name has an equals sign.
 
@@ -284,7 +290,7 @@ function fillRow(row, lock) {
   const cells = [
     lock.kind,
     holder ? holder.clientId + more : 'nobody',
-    holder ? sinceText(holder) : '',
+    holder ? stateText(holder) : '',
     holder ? left(holder) + (isWatched(holder) ? ' ↻' : '') : '',
     waitText(lock),
   ];
@@ -465,7 +471,7 @@ function aboutHolder(holder) {
     sinceMs === undefined ? `${holder.state} by no owner of this holdfast` : sinceText(holder),
     what(holder),
     holdCount > 1 && `${holdCount} times`,
-    `lease left ${left(holder)}`,
+    `${holder.state === 'released' ? 'stays taken for' : 'lease left'} ${left(holder)}`,
     isWatched(holder) && `renewed ${inWords(nowMs() - renewedAtMs)} ago`,
     isRunningOut(holder) && 'not renewed: it is fixed, or its holder is gone',
     holder.state === 'kept' &&
@@ -489,8 +495,13 @@ byId('force-button').addEventListener('click', () => {
   if (!lock?.holders.length) return; // it was released before the button was drawn anew
   shownOwnerIds = lock.holders.map(({ ownerId }) => ownerId);
   const holders = shownOwnerIds.join(', ');
+  const isReleased = lock.holders.every(({ state }) => state === 'released');
+  const warning = isReleased
+    ? 'Nobody works any more, but others start before that time is over.'
+    : 'The holder learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.';
+  const since = isReleased ? '' : ` (${sinceText(lock.holders[0])})`;
   byId('force-text').textContent =
-    `Free “${name}”? It is ${lock.holders[0].how} ${holders} (${sinceText(lock.holders[0])}). The holder learns of this by a message or at its next renewal; until then it works on. Make sure that its process is gone.`;
+    `Free “${name}”? It is ${lock.holders[0].how} ${holders}${since}. ${warning}`;
   byId('force-said').textContent = '';
   byId('force-ask').hidden = false;
   byId('force-no').focus();
@@ -519,8 +530,7 @@ byId('force-yes').addEventListener('click', async () => {
 // The page as a whole.
 
 function draw() {
-  const waiting = [...locks.values()].reduce((sum, lock) => sum + waitingOf(lock), 0);
-  const held = [...locks.values()].reduce((sum, lock) => sum + lock.holders.length, 0);
+  const { held, waiting } = pointAt(nowMs(), [...locks.values()]);
   byId('counts').textContent = `${held} held, ${waiting} waiting`;
   const { name, client } = view();
   byId('all').hidden = name !== '';

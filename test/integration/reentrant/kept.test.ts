@@ -221,7 +221,7 @@ describe('a lock in use that may be kept', () => {
 
   it('is released on the server at the end of the hold if another client wants it', async () => {
     const theirs = wanted.acquire();
-    await soon(async () => (await countOf(kept)) === '1'); // the wish has taken the mark away
+    await soon(async () => (await countOf(kept)) === '01'); // the wish has taken the mark away
     const next = kept.acquire();
     await hold.release();
     const owners = await Promise.all(
@@ -238,7 +238,7 @@ describe('a lock in use that may be kept', () => {
   it('is not free to a call that does not wait', async () => {
     expect(await wanted.tryLock()).toBe(false);
     expect(await wanted.tryAcquire()).toBeUndefined();
-    expect(await countOf(kept)).toBe('1');
+    expect(await countOf(kept)).toBe('01');
     await hold.release();
     await pair(wanted);
   });
@@ -254,7 +254,7 @@ describe('a lock in use that may be kept', () => {
   it('is extended as any other', async () => {
     await hold.extend(60_000);
     expect(hold.remaining()).toBeGreaterThan(50_000);
-    expect(await countOf(kept)).toBe('1');
+    expect(await countOf(kept)).toBe('01');
     await hold.release();
     expect(await redis.exists(kept.name)).toBe(0);
   });
@@ -262,7 +262,7 @@ describe('a lock in use that may be kept', () => {
   it('has a nested hold with a lease of its own as any other', async () => {
     const inner = await hold.run(() => kept.acquire({ lease: WATCHDOG_MS }));
     expect(inner.remaining()).toBeGreaterThan(WATCHDOG_MS / 2);
-    expect(await countOf(kept)).toBe('2');
+    expect(await countOf(kept)).toBe('02');
     await inner.release();
     await hold.release();
   });
@@ -350,7 +350,7 @@ describe('with short leases', () => {
     const renewed = eventsOf(client, 'renewed');
     await soon(() => renewed.length >= 4);
     expect(hold.signal.aborted).toBe(false);
-    expect(await countOf(lock)).toBe('1');
+    expect(await countOf(lock)).toBe('01');
     await hold.release();
     expect(await redis.exists(lock.name)).toBe(0);
   });

@@ -1,16 +1,18 @@
 // How an owner has a lock, and since when, as the server has it: held, released and still taken, kept, exported. Over the server in memory.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type {
-  AcquireOptions,
-  Hold,
+import {
+  type AcquireOptions,
+  type Hold,
   Holdfast,
-  HolderState,
-  InspectedHolder,
-  PermitHold,
+  type HolderState,
+  type InspectedHolder,
+  type PermitHold,
 } from '../../../src/index.js';
+import { MemoryRedis } from '../../../src/testing/memory-redis.js';
 import { LockKeys } from '../../../src/redis/keys.js';
 import { nextEvent, rejectionOf } from '../../support/clients.js';
 import { fakeHoldfast, FakeServer } from '../../support/fake-holdfast.js';
+import { keepLock } from '../../support/kept-locks.js';
 import { type ScriptName, ScriptServer } from '../../support/script-server.js';
 
 let server: FakeServer;
@@ -286,5 +288,48 @@ describe('since when a lock is held', () => {
     server.execute('HSET', 'x', `old-0123456789ab:${Date.now()}000`, '1');
     expect(await holder()).toMatchObject({ state: 'held', since: expect.any(Date) as Date });
     expect(await holder()).not.toHaveProperty('heldSince');
+  });
+
+  it.each(Object.entries(KINDS))(
+    'counts for a %s from when Redis was there again, not from when the call began',
+    async (_, lockOf) => {
+      const redis = new MemoryRedis();
+      const late = new Holdfast({ redis });
+      late.on('error', () => undefined);
+      await late.ping();
+      redis.down();
+      await redis.advance(100);
+      const acquiring = lockOf(late).acquire({ wait: Infinity });
+      await redis.advance(40_000);
+      redis.up();
+      await redis.advance(5_000);
+      const hold = await acquiring;
+      const [holder] = (await late.inspect('x'))!.holders;
+      expect(Date.now() + 45_100 - Number(holder!.heldSince)).toBeLessThanOrEqual(6_000);
+      await hold.release();
+      await late.close();
+    },
+  );
+
+  it('counts from the try that found Redis willing, not from one that it refused', async () => {
+    server.fate = () => 'loading';
+    const acquiring = client.getLock('x').acquire();
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const loadedAtMs = Date.now();
+    server.fate = () => 'answered';
+    const hold = await acquiring;
+    expect(Number((await holder()).heldSince)).toBeGreaterThanOrEqual(loadedAtMs - 5);
+    await hold.release();
+  });
+
+  it('is not known of a lock that its client has kept: the hold may have begun later', async () => {
+    const lock = await keepLock(other, 'x');
+    expect(await stateNow()).toBe('kept');
+    const hold = await lock.acquire();
+    const asking = rejectionOf(client.getLock('x').acquire({ wait: 200 }));
+    await expect.poll(stateNow).toBe('held');
+    expect((await holder()).heldSince).toBeUndefined();
+    await asking;
+    await hold.release();
   });
 });
