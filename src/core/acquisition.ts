@@ -743,12 +743,13 @@ class Acquisition implements Call {
   }
 
   /** A hint for the error message, if the caller waited for itself or for another caller of this process. */
-  #hint({ holder }: SeenHolder): string {
+  #hint({ holder, holderState = 'held' }: SeenHolder): string {
     const nested = this.#request.selfWait?.();
     if (nested) return `; ${nested.why}`;
     if (this.#localGrant?.holder === holder)
       return heldByCallerOfClient(this.#session.anonymous.held(this.#lock.id) !== undefined);
-    const isNeighbour = neighbourOf(this.#session, holder) !== undefined;
+    const isInside = holderState === 'held' || holderState === 'kept';
+    const isNeighbour = isInside && neighbourOf(this.#session, holder) !== undefined;
     return isNeighbour ? heldByNeighbour(this.#lock.isReentrant !== false) : '';
   }
 

@@ -66,7 +66,8 @@ function inTheWay(
     return `${holder} is in the way, perhaps among others`;
   if (holderTtlMs < 0) return `held by ${holder}, without expiry`;
   if (holderTtlMs === 0) return `${holder} has it, or is the next to get it`;
-  return `${howHeld(holderState)} ${holder}, its lease ends in ${String(holderTtlMs)} ms unless renewed`;
+  const renewed = holderState === 'exported' ? '' : ' unless renewed';
+  return `${howHeld(holderState)} ${holder}, its lease ends in ${String(holderTtlMs)} ms${renewed}`;
 }
 
 /** `heldElsewhere` for a MultiLock of which another owner held a member. */

@@ -44,6 +44,12 @@ const NAMES = knownNames(
     ...{ hostname: 'host', server: 'host', address: 'host', prefix: 'keyPrefix' },
     ...{ user: 'username', pass: 'password', auth: 'password', auth_pass: 'password' },
     ...{ database: 'db', ssl: 'tls', masterName: 'name', sentinelName: 'name' },
+    ...{
+      ca: 'tls.ca',
+      cert: 'tls.cert',
+      key: 'tls.key',
+      rejectUnauthorized: 'tls.rejectUnauthorized',
+    },
   },
 );
 

@@ -182,7 +182,7 @@ function ofCluster(options: Options): Given<NodeRedisOptions> {
 /** The options that are read once. (The others may have getters, and are read for each attempt.) */
 function placeOf(whose: string, { url, socket, database, keyPrefix, name }: NodeRedisOptions) {
   const ofUrl = url === undefined ? undefined : parseRedisUrl(`${whose}url`, url);
-  if (socket) checkNames(`${whose}socket`, socket, SOCKET_NAMES);
+  if (socket) checkSocket(whose, socket);
   const isInUrl = ofUrl !== undefined && ofUrl.database !== 0;
   return {
     address: ofUrl?.address ?? addressOf(whose, socket),
@@ -190,6 +190,16 @@ function placeOf(whose: string, { url, socket, database, keyPrefix, name }: Node
     keyPrefix: prefixOf(keyPrefix ?? ofUrl?.keyPrefix),
     connectionName: name ?? ofUrl?.connectionName,
   };
+}
+
+function checkSocket(whose: string, socket: NonNullable<NodeRedisOptions['socket']>): void {
+  checkNames(`${whose}socket`, socket, SOCKET_NAMES);
+  const tls = 'tls' in socket ? (socket.tls as unknown) : undefined;
+  // node-redis would connect without TLS.
+  if (tls !== undefined && typeof tls !== 'boolean')
+    throw new OptionError(
+      `${whose}socket.tls must be true or false; what tls.connect() takes stands beside it: socket: { tls: true, ca, … }`,
+    );
 }
 
 /** The options with the parts of their URL in its place. (We read it: an error of node-redis would show the URL.) */

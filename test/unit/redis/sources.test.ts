@@ -256,6 +256,12 @@ describe('options that a library would ignore', () => {
     [{ host: 'h', keyprefix: 'app:' }, asked('keyprefix', 'keyPrefix')],
     [{ host: 'h', prefix: 'app:' }, asked('prefix', 'keyPrefix')],
     [{ host: 'h', ssl: true }, asked('ssl', 'tls')],
+    [{ host: 'h', ca: 'pem' }, asked('ca', 'tls.ca')],
+    [
+      { host: 'h', tls: {}, rejectUnauthorized: false },
+      asked('rejectUnauthorized', 'tls.rejectUnauthorized'),
+    ],
+    [{ socket: { host: 'h', tls: { ca: 'pem' } } }, 'socket.tls must be true or false'],
     [
       { host: 'h', maxRetriesPerRequests: null },
       asked('maxRetriesPerRequests', 'maxRetriesPerRequest'),
