@@ -486,8 +486,7 @@ export class Holdfast implements AsyncDisposable {
       kind === 'semaphore'
         ? new SemaphoreBackend(this.#server, newOwnerId, parseName(name), 1, 1)
         : new ReadWriteBackend(this.#server, newOwnerId, parseName(name), 'read');
-    const release = (): Promise<boolean> => lock.release(ownerId);
-    return await this.#session.askOnce(lock, 'not known to be freed', release);
+    return await this.#session.askOnce(lock, 'not known to be freed', () => lock.free(ownerId));
   }
 
   get #sessions(): Session[] {

@@ -151,7 +151,7 @@ export function parseHoldfastOptions(options: HoldfastOptions): ParsedHoldfastOp
 
 /** Options that say where Redis is, or how to connect to it; and names under which other libraries take a client. */
 const OF_REDIS =
-  'url uri host hostname hosts port path socket sentinels sentinelRootNodes rootNodes nodes cluster db database username user password tls name client clients redisClient connection';
+  'url uri host hostname hosts port path socket sentinels sentinelRootNodes rootNodes nodes cluster db database username user password tls client clients redisClient connection';
 
 /** Refuses what belongs into the option `redis`, in place of all options or among them. */
 function refuseWhereRedisIs(options: unknown): void {

@@ -151,12 +151,14 @@ async function runWhileHeld(
   command: readonly string[],
 ): Promise<number> {
   const received = new Signals();
+  let isHeld = false;
   holdfast.on('error', ({ error }) => {
     // Without a wait, the error of the attempt says the same.
-    if (options.waitMs > 0) warn(error.message);
+    if (isHeld || options.waitMs > 0) warn(error.message);
   });
   try {
     const hold = await acquire(holdfast, name, options, received.abort);
+    isHeld = true;
     if (received.first) {
       await release(hold);
       return numberOfSignal(received.first);

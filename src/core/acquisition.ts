@@ -385,7 +385,10 @@ class Acquisition implements Call {
     const wasReady = connection.isReady;
     const reply = await retry(connection, limit, this.#lock, (_, lastError) => {
       // Its number tells when this try began, also after an outage: the present owner was never sent, or was refused.
-      if ((!wasReady || lastError) && !this.#isInDoubt && !this.#begun) waiter.useNewOwner?.();
+      // (That of a MultiLock's member is common to all of them.)
+      const isCommon = this.#newOwnerId !== undefined && this.#request.waitMs === 0;
+      if ((!wasReady || lastError) && !this.#isInDoubt && !this.#begun && !isCommon)
+        waiter.useNewOwner?.();
       const { sentAt: at, reply: sent } = this.#begun ?? {
         sentAt: now(clock),
         reply: this.#counted(waiter.try(limit)),

@@ -294,8 +294,12 @@ export class Grant implements KeepableGrant, Due {
     if (this.#holds.length > 0 && !this.#predecessor && !this.#keeping) this.lock.watch(this);
   }
 
+  /** Not only since the server confirmed it: extensions and nested calls with a short lease do that, and leave the lease as short as it is. */
   ageMs(at?: Instant): number {
-    return this.#state.kind === 'held' ? elapsedMs(this.#confirmedAt, at) : -1;
+    if (this.#state.kind !== 'held') return -1;
+    const confirmedMs = elapsedMs(this.#confirmedAt, at);
+    if (!this.isWatched) return confirmedMs;
+    return Math.max(confirmedMs, this.#session.lockWatchdogTimeoutMs - leftMs(this.#deadline, at));
   }
 
   checkDeadline(at?: Instant): void {

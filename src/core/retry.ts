@@ -154,5 +154,5 @@ async function kindOfHash(connection: RedisClient, key: string): Promise<string 
 }
 
 const OWNER = /^.+:-?\d+$/s;
-/** Also the marks of an owner that has exported (-1) or released (-2) its hold. */
-const COUNT = /^(\d+|-[12])$/;
+/** Also the marks of an owner that keeps (-1), has released (-2) or has exported (-3) its hold. */
+const COUNT = /^(\d+|-[123])$/;

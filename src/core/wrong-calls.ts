@@ -133,6 +133,24 @@ export const KINDS: Readonly<
   },
 };
 
+interface Named {
+  readonly name?: unknown;
+  readonly lockName?: unknown;
+}
+
+/** The methods that return a promise. Other names throw, as calls of what does not exist do. */
+const PROMISES = new Set(
+  `${LOCK_METHODS} lockAndGetToken tryLockAndGetToken getToken getQueueLength getWaiters extend export release run withPermits setPermits
+  availablePermits adopt ping close inspect`.split(/\s+/),
+);
+
+/** A method that returns a promise rejects, so that `.catch()` of a call that is not awaited has it. */
+function failed(name: string, message: string): Promise<never> {
+  const error = new TypeError(message);
+  if (PROMISES.has(name)) return Promise.reject(error);
+  throw error;
+}
+
 interface Class {
   readonly name: string;
   readonly prototype: object;
@@ -147,20 +165,21 @@ export function explainWrongCalls(Class: Class, kind: Kind): void {
     if (!method) continue;
     const value = function (this: unknown, ...args: unknown[]): unknown {
       if (this === undefined || !Object.prototype.isPrototypeOf.call(prototype, this as object))
-        throw new TypeError(
+        return failed(
+          name,
           `${name}() was called without its ${kind.variable}: write ${kind.variable}.${name}(…), or () => ${kind.variable}.${name}(…) where a function is passed on`,
         );
       return method.apply(this, args);
     };
-    Object.defineProperty(value, 'name', { value: name });
+    Object.defineProperties(value, { name: { value: name }, length: { value: method.length } });
     Object.defineProperty(prototype, name, { ...own[name], value });
   }
   for (const [name, right] of Object.entries(kind.instead)) {
     if (name in prototype) continue;
-    const value = function (this: { readonly name?: unknown; readonly lockName?: unknown }): never {
-      const about = this.name ?? this.lockName;
+    const value = function (this: Named | undefined): unknown {
+      const about = this?.name ?? this?.lockName;
       const named = typeof about === 'string' ? `${kind.what} "${about}"` : kind.what;
-      throw new TypeError(`${named} has no ${name}(): use ${right}`);
+      return failed(name, `${named} has no ${name}(): use ${right}`);
     };
     Object.defineProperty(prototype, name, { value, configurable: true, writable: true });
   }

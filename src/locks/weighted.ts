@@ -176,6 +176,11 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     return whetherHeld(this, this.handOver(ownerId));
   }
 
+  /** Frees what an owner has, for somebody else: also if it has released it, and it stays taken. */
+  free(ownerId: string): Promise<boolean> {
+    return whetherHeld(this, this.#change(ownerId, 0, 0, 'always'));
+  }
+
   /** The server keeps no hold count, but is told of an export. */
   reenter(ownerId: string, count: number, leaseMs: number, limit?: TimeLimit): Promise<KeepReply> {
     return this.keep(ownerId, AS_IT_IS, leaseMs, shortensFor(count), limit);

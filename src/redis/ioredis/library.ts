@@ -91,7 +91,8 @@ function givenBy(source: unknown): Given<object> {
   if (isPlainObject(source)) {
     checkNames('option "redis"', source, NAMES);
     const given = ofOptions(() => source);
-    checkAddress('option "redis"', source, ['host', 'port', 'path', 'sentinels']);
+    if (!('Connector' in source))
+      checkAddress('option "redis"', source, ['host', 'port', 'path', 'sentinels']);
     return given;
   }
   throw new OptionError(
