@@ -1,6 +1,6 @@
 // The client: it makes locks, and has the connection, the events, `run` and `close`.
 
-import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspect, type InspectOptions } from 'node:util';
 import type { HoldfastEvents } from './api/events.js';
 import { type Inspection, type ListOptions, parseList } from './api/inspection.js';
 import type { FairLock, FencedLock, FencedLockOptions, Hold, Lock } from './api/lock.js';
@@ -502,7 +502,7 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /** The same for `util.inspect` and `console.log`. @internal */
-  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+  [inspect.custom](depth: number, options: InspectOptions): string {
     return inspected('Holdfast', this.toJSON(), depth, options);
   }
 

@@ -1,6 +1,6 @@
 // What locks, holds and clients show of themselves in a log line or a console: what this process knows, and no secret.
 
-import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspect, type InspectOptions } from 'node:util';
 
 /**
  * What `JSON.stringify` and `util.inspect` show of a lock: what its client knows, without asking the server.
@@ -141,8 +141,8 @@ export function inspected(
   className: string,
   description: object,
   depth: number,
-  options: InspectOptionsStylized,
+  options: InspectOptions,
 ): string {
-  if (depth < 0) return options.stylize(`[${className}]`, 'special');
+  if (depth < 0) return `[${className}]`;
   return `${className} ${inspect(description, options)}`;
 }

@@ -1,6 +1,6 @@
 // A hold of one lock, on one server or on a quorum of servers.
 
-import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspect, type InspectOptions } from 'node:util';
 import { type HoldDescription, inspected, shownToken } from '../api/description.js';
 import { isUnanswered, LockExportedError, LockLostError } from '../api/errors.js';
 import type { Session } from './session.js';
@@ -268,7 +268,7 @@ export class SingleHold implements OwnHold {
   }
 
   /** For `util.inspect` and `console.log`. @internal */
-  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+  [inspect.custom](depth: number, options: InspectOptions): string {
     return inspected('Hold', this.toJSON(), depth, options);
   }
 

@@ -1,6 +1,6 @@
 // What all kinds of lock have in common: they parse the caller's arguments, and run the guarded function in a scope of its own.
 
-import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspect, type InspectOptions } from 'node:util';
 import { inspected, type LockDescription } from '../api/description.js';
 import { LockTimeoutError, OptionError } from '../api/errors.js';
 import type { Hold, Lock } from '../api/lock.js';
@@ -127,7 +127,7 @@ export abstract class BaseLock implements Lock {
   }
 
   /** What `toJSON` tells, for `util.inspect` and `console.log`. @internal */
-  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+  [inspect.custom](depth: number, options: InspectOptions): string {
     const { kind, ...description } = this.toJSON();
     return inspected(kind, description, depth, options);
   }

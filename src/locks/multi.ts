@@ -1,6 +1,6 @@
 // Several locks as one: all of them, or none.
 
-import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspect, type InspectOptions } from 'node:util';
 import type { Session } from '../core/session.js';
 import { type HoldOrigin, idOf, type KeyPlace, type OwnHold } from '../core/protocol.js';
 import { BaseLock, type DefaultWaits, type HeldHere } from './base-lock.js';
@@ -601,7 +601,7 @@ export class MultiHold implements OwnHold {
   }
 
   /** For `util.inspect` and `console.log`. @internal */
-  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+  [inspect.custom](depth: number, options: InspectOptions): string {
     return inspected('Hold', this.toJSON(), depth, options);
   }
 

@@ -1,6 +1,6 @@
 // A read-write lock on one Redis: its two halves.
 
-import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspect, type InspectOptions } from 'node:util';
 import { inspected, type ReadWriteLockDescription } from '../api/description.js';
 import type { Lock } from '../api/lock.js';
 import { parseName } from '../api/options.js';
@@ -64,7 +64,7 @@ export class ReadWriteSingleLock implements ReadWriteLock {
   }
 
   /** What `toJSON` tells, for `util.inspect` and `console.log`. @internal */
-  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+  [inspect.custom](depth: number, options: InspectOptions): string {
     const { kind, ...description } = this.toJSON();
     return inspected(kind, description, depth, options);
   }

@@ -1,6 +1,6 @@
 // A semaphore on one Redis: a weighted lock, whose weights are numbers of permits.
 
-import { inspect, type InspectOptionsStylized } from 'node:util';
+import { inspect, type InspectOptions } from 'node:util';
 import { inspected } from '../api/description.js';
 import { OptionError } from '../api/errors.js';
 import {
@@ -106,7 +106,7 @@ export class SingleSemaphore implements Semaphore {
   }
 
   /** What `toJSON` tells, for `util.inspect` and `console.log`. @internal */
-  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+  [inspect.custom](depth: number, options: InspectOptions): string {
     const { kind, ...description } = this.toJSON();
     return inspected(kind, description, depth, options);
   }
@@ -295,7 +295,7 @@ class HeldPermits implements PermitHold {
   }
 
   /** For `util.inspect` and `console.log`. @internal */
-  [inspect.custom](depth: number, options: InspectOptionsStylized): string {
+  [inspect.custom](depth: number, options: InspectOptions): string {
     return inspected('PermitHold', this.toJSON(), depth, options);
   }
 

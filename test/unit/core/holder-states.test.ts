@@ -103,6 +103,16 @@ describe.each(Object.entries(KINDS))('a %s', (kind, lockOf) => {
     );
   });
 
+  it('is freed from its owner by force, also while it stays taken', async () => {
+    const kindOnServer = kind === 'permit' ? 'semaphore' : 'read-write';
+    if (kind !== 'permit' && !/read|write/.test(kind)) return; // other kinds are freed whole
+    const hold = await lockOf(client).acquire({ lockAtLeastFor: 60_000 });
+    await hold.release();
+    expect(await other.releaseOwner('x', kindOnServer, hold.ownerId)).toBe(true);
+    expect(await client.inspect('x')).toBeUndefined();
+    await (await lockOf(other).acquire({ wait: 0 })).release();
+  });
+
   it('knows since when it is held without a wait', async () => {
     const hold = await lockOf(client).acquire();
     const { heldSince, since } = await holder();
@@ -194,6 +204,23 @@ it('a semaphore of the name of a lock that was released, and stays taken, says t
   await hold.release();
   const error = await rejectionOf(client.getSemaphore('x', { permits: 1 }).tryAcquire());
   expect(String(error)).toContain('it is a lock of holdfast or Redisson, and not a semaphore');
+});
+
+it('a semaphore of the name of a lock that was exported says that it is a lock', async () => {
+  await (await client.getLock('x').acquire()).export();
+  const error = await rejectionOf(client.getSemaphore('x', { permits: 1 }).tryAcquire());
+  expect(String(error)).toContain('it is a lock of holdfast or Redisson, and not a semaphore');
+});
+
+it('the members of a MultiLock have one owner, also if its client was not connected when the call began', async () => {
+  const { holdfast } = fakeHoldfast({ server });
+  expect(holdfast.status).toBe('connecting');
+  const locks = ['a', 'b', 'c'].map((name) => holdfast.getLock(name));
+  const hold = await holdfast.getMultiLock(...locks).acquire({ wait: 0 });
+  const owners = ['a', 'b', 'c'].map((name) => server.holder(name)?.owner);
+  expect(owners).toEqual([hold.ownerId, hold.ownerId, hold.ownerId]);
+  await hold.release();
+  await holdfast.close();
 });
 
 describe('the owner of a caller that waits', () => {
