@@ -267,7 +267,7 @@ async function permissions(redis: Patient): Promise<Finding> {
   if (denied.length > 0)
     return [
       'fail',
-      `this user may not use ${denied.join(', ')}: npx holdfast acl --prefix '${redis.prefix}' prints what it needs`,
+      `this user may not use ${denied.join(', ')}: npx holdfast acl --prefix '${redis.prefix}' prints what it needs; if the user is limited to a prefix, give it: --key-prefix`,
     ];
   return missing.length > 0
     ? ['ok', 'all that locks need; list(), ls, watch and the live page need +scan, too']

@@ -18,6 +18,8 @@ import {
 import { cut, type Line, print, printJson, shown, visible, warn } from './terminal.js';
 
 const INTERVAL_MS = 1_000;
+/** The longest that a timer can wait. */
+const LONGEST_INTERVAL_MS = 2 ** 31 - 1;
 
 /** How many of the last changes the screen has room for. */
 const MOST_CHANGES = 10;
@@ -35,7 +37,10 @@ export const watch: Verb = {
   run: ({ values, positionals }) =>
     withClient(values, async (holdfast) => {
       const limit = limitOf(values);
-      const intervalMs = durationOf(values, 'interval', 100) ?? INTERVAL_MS;
+      const intervalMs = Math.min(
+        durationOf(values, 'interval', 100) ?? INTERVAL_MS,
+        LONGEST_INTERVAL_MS,
+      );
       const order = orderOf(values);
       const end = whenEnded(true);
       const screen = process.stdout.isTTY && !values['json'] ? new Screen() : undefined;

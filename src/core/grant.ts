@@ -30,6 +30,7 @@ import {
   later,
   leaseFor,
   leftMs,
+  usableMsOf,
   mayBeKept,
   type NextWaiter,
   releaseAt,
@@ -299,7 +300,8 @@ export class Grant implements KeepableGrant, Due {
     if (this.#state.kind !== 'held') return -1;
     const confirmedMs = elapsedMs(this.#confirmedAt, at);
     if (!this.isWatched) return confirmedMs;
-    return Math.max(confirmedMs, this.#session.lockWatchdogTimeoutMs - leftMs(this.#deadline, at));
+    const wholeMs = usableMsOf(this.#session.lockWatchdogTimeoutMs);
+    return Math.max(confirmedMs, wholeMs - leftMs(this.#deadline, at));
   }
 
   checkDeadline(at?: Instant): void {

@@ -531,14 +531,14 @@ export interface Deadline {
   readonly usableMs: number;
 }
 
-/** The drift margin of Redis' description of Redlock: 1 % of the lease plus 2 ms; but at most half the lease. */
-function driftMarginMs(leaseMs: number): number {
-  return Math.min(leaseMs * 0.01 + 2, leaseMs / 2);
+/** What may be used of a lease: without the drift margin of Redis' description of Redlock, 1 % plus 2 ms, but at most half of it. */
+export function usableMsOf(leaseMs: number): number {
+  return leaseMs - Math.min(leaseMs * 0.01 + 2, leaseMs / 2);
 }
 
 /** The deadline of a lease of `leaseMs` that the server confirmed to a command sent at `sentAt` or later. */
 export function deadlineOf(sentAt: Instant, leaseMs: number): Deadline {
-  return { since: sentAt, usableMs: leaseMs - driftMarginMs(leaseMs) };
+  return { since: sentAt, usableMs: usableMsOf(leaseMs) };
 }
 
 /** The shortest lease, in whole milliseconds, on which a client may rely for `usableMs`. */

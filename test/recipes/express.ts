@@ -1,6 +1,6 @@
 // One transfer at a time for each account, over all processes; the answer says what became of it.
 import express, { type ErrorRequestHandler, type Express } from 'express';
-import { statusOf, type Hold, type Holdfast } from '../../src/index.js';
+import { LockAbortedError, statusOf, type Hold, type Holdfast } from '../../src/index.js';
 
 /** Calls `hold.assertHeld()` right before it writes. */
 type Transfer = (account: string, hold: Hold) => Promise<number>;
@@ -27,6 +27,7 @@ export function bank(holdfast: Holdfast, transfer: Transfer): Express {
     response.json(done);
   });
   app.use(((error, _request, response, next) => {
+    if (error instanceof LockAbortedError) return; // nobody is there to be answered
     const status = statusOf(error);
     if (status === undefined) {
       next(error);

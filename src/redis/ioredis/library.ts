@@ -96,7 +96,7 @@ function givenBy(source: unknown): Given<object> {
     return given;
   }
   throw new OptionError(
-    `option "redis" is ${shown(source)}: it must be a URL such as redis://localhost:6379, options such as { host, port }, or a client of ioredis or node-redis`,
+    `option "redis" is ${shown(source)}${source === undefined ? ' (is an environment variable missing?)' : ''}: it must be a URL as text, such as redis://localhost:6379, options such as { host, port }, or a client of ioredis or node-redis`,
   );
 }
 

@@ -80,7 +80,7 @@ describe('a text is refused', () => {
 
   it('in an array, or as an instance of URL', () => {
     const url = `redis://:${SECRET}@localhost:6379`;
-    refused([url], 'is an array of 1: it must be a URL such as redis://localhost:6379');
+    refused([url], 'is an array of 1: it must be a URL as text, such as redis://localhost:6379');
     refused(new URL(url), 'is an instance of URL: it must be');
   });
 });
@@ -169,7 +169,7 @@ describe('for a URL', () => {
 
 describe('options are refused', () => {
   it.each<[string, unknown, string]>([
-    ['nothing', undefined, 'is undefined: it must be a URL'],
+    ['nothing', undefined, 'is undefined (is an environment variable missing?): it must be a URL'],
     ['null', null, 'is null: it must be a URL'],
     ['a number', 6379, 'is 6379: it must be a URL'],
     ['a URL as host', { host: `redis://:${SECRET}@h` }, 'host or path is a URL'],
