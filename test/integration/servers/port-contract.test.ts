@@ -13,16 +13,20 @@ function ofIoredis(name: string) {
   return (options: ContractOptions): Library => {
     const { ca } = options;
     const tls = ca === undefined ? undefined : { ...(ca !== '' && { ca }) };
-    return ioredisLibrary(withGetters(options, { protocol: 3, ...(tls && { tls }) }), () => {
-      return require(name) as Ioredis;
-    });
+    return ioredisLibrary(
+      withGetters(options, { host: 'any', protocol: 3, ...(tls && { tls }) }),
+      () => {
+        return require(name) as Ioredis;
+      },
+    );
   };
 }
 
 function ofNodeRedis(name: string) {
   return (options: ContractOptions): Library => {
     const { ca } = options;
-    const socket = ca === undefined ? {} : { tls: true, ...(ca !== '' && { ca }) };
+    const host = 'any'; // each connection is opened to an address of its own
+    const socket = { host, ...(ca !== undefined && { tls: true, ...(ca !== '' && { ca }) }) };
     return nodeRedisLibrary(withGetters(options, { RESP: 3, socket }), () => {
       return require(name) as NodeRedis;
     });
