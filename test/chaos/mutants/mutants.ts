@@ -79,8 +79,8 @@ export const MUTANTS: readonly Mutant[] = [
     'a lease counts from when its reply came, not from when it was asked for',
     ['reentrant'],
     src(
-      'return { since: sentAt, usableMs: leaseMs - driftMarginMs(leaseMs) };',
-      'void sentAt;\n  return { since: now(sentAt.clock), usableMs: leaseMs - driftMarginMs(leaseMs) };',
+      'return { since: sentAt, usableMs: usableMsOf(leaseMs) };',
+      'void sentAt;\n  return { since: now(sentAt.clock), usableMs: usableMsOf(leaseMs) };',
     ),
   ),
   mutant(
