@@ -114,6 +114,8 @@ export class Grant implements KeepableGrant, Due {
   #keeping: Keeping | undefined;
   /** Whether it ever was. */
   readonly #hasBeenKept: boolean;
+  /** Whether the server may have the mark of a kept lock, whose lease must stay short. */
+  #mayBeMarked: boolean;
   /** undefined: the lock was acquired, not handed over. */
   readonly #origin: Origin | undefined;
   /** Whether the present server, which has taken over, may have an earlier owner of the chain: it has not answered `handOverAgain`. */
@@ -161,7 +163,7 @@ export class Grant implements KeepableGrant, Due {
     this.token = token;
     this.#since = this.#grantedAt = now(session.clock);
     this.#keeping = keepable?.by(this);
-    this.#hasBeenKept = keepable !== undefined;
+    this.#hasBeenKept = this.#mayBeMarked = keepable !== undefined;
     this.#origin = origin;
     this.#isShared = lock.isShared ?? false;
     this.#deadline = deadline;
@@ -299,7 +301,7 @@ export class Grant implements KeepableGrant, Due {
   ageMs(at?: Instant): number {
     if (this.#state.kind !== 'held') return -1;
     const confirmedMs = elapsedMs(this.#confirmedAt, at);
-    if (!this.isWatched) return confirmedMs;
+    if (!this.isWatched || this.#mayBeMarked) return confirmedMs;
     const wholeMs = usableMsOf(this.#session.lockWatchdogTimeoutMs);
     return Math.max(confirmedMs, wholeMs - leftMs(this.#deadline, at));
   }
@@ -764,6 +766,9 @@ export class Grant implements KeepableGrant, Due {
     const options = { limitMs: leftMs(this.#deadline), registry };
     this.#session
       .bounded(this.lock.name, 'not known to be extended', confirm, options)
+      .then(() => {
+        this.#mayBeMarked = false;
+      })
       .catch(() => undefined); // the grant keeps its deadline, and a loss has been reported
   }
 
