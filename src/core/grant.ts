@@ -114,8 +114,8 @@ export class Grant implements KeepableGrant, Due {
   #keeping: Keeping | undefined;
   /** Whether it ever was. */
   readonly #hasBeenKept: boolean;
-  /** Whether the server may have the mark of a kept lock, whose lease must stay short. */
-  #mayBeMarked: boolean;
+  /** Whether the server may have the mark of a kept lock. Its lease must stay short, so the watchdog does not renew it. */
+  #isMarked: boolean;
   /** undefined: the lock was acquired, not handed over. */
   readonly #origin: Origin | undefined;
   /** Whether the present server, which has taken over, may have an earlier owner of the chain: it has not answered `handOverAgain`. */
@@ -163,7 +163,7 @@ export class Grant implements KeepableGrant, Due {
     this.token = token;
     this.#since = this.#grantedAt = now(session.clock);
     this.#keeping = keepable?.by(this);
-    this.#hasBeenKept = this.#mayBeMarked = keepable !== undefined;
+    this.#hasBeenKept = this.#isMarked = keepable !== undefined;
     this.#origin = origin;
     this.#isShared = lock.isShared ?? false;
     this.#deadline = deadline;
@@ -292,16 +292,16 @@ export class Grant implements KeepableGrant, Due {
     return this.#holds.some(({ isWatched }) => isWatched) && (this.renewalLimit?.isDue ?? true);
   }
 
-  /** Puts a grant that has holds under the watchdog, once it is known that the server has this owner, and unless its keeper sees to it. */
+  /** Puts a grant that has holds under the watchdog, once it is known that the server has this owner, without the mark of a kept lock. */
   #watch(): void {
-    if (this.#holds.length > 0 && !this.#predecessor && !this.#keeping) this.lock.watch(this);
+    if (this.#holds.length > 0 && !this.#predecessor && !this.#isMarked) this.lock.watch(this);
   }
 
   /** Not only since the server confirmed it: extensions and nested calls with a short lease do that, and leave the lease as short as it is. */
   ageMs(at?: Instant): number {
     if (this.#state.kind !== 'held') return -1;
     const confirmedMs = elapsedMs(this.#confirmedAt, at);
-    if (!this.isWatched || this.#mayBeMarked) return confirmedMs;
+    if (!this.isWatched) return confirmedMs;
     const wholeMs = usableMsOf(this.#session.lockWatchdogTimeoutMs);
     return Math.max(confirmedMs, wholeMs - leftMs(this.#deadline, at));
   }
@@ -590,10 +590,19 @@ export class Grant implements KeepableGrant, Due {
   ): Promise<Instant> {
     const { lock, ownerId } = this;
     this.#isShared ||= isShared && this.#onlyReads;
-    return await this.#ask(
+    const sentAt = await this.#ask(
       () => lock.reenter(ownerId, holdCount, leaseMs, waitLimit, this.#isShared),
       waitLimit,
     );
+    this.#unmarked();
+    return sentAt;
+  }
+
+  /** A count was set, so the mark of a kept lock is gone. */
+  #unmarked(): void {
+    if (!this.#isMarked) return;
+    this.#isMarked = false;
+    if (this.#state.kind === 'held') this.#watch();
   }
 
   /** Sends a command that is answered with whether the lock is still held. Returns when it was sent. Throws if the lock is lost. */
@@ -752,7 +761,6 @@ export class Grant implements KeepableGrant, Due {
     if (!this.#keeping) return;
     this.#keeping.end();
     this.#keeping = undefined;
-    this.#watch();
     this.#noticeEnd();
   }
 
@@ -766,9 +774,6 @@ export class Grant implements KeepableGrant, Due {
     const options = { limitMs: leftMs(this.#deadline), registry };
     this.#session
       .bounded(this.lock.name, 'not known to be extended', confirm, options)
-      .then(() => {
-        this.#mayBeMarked = false;
-      })
       .catch(() => undefined); // the grant keeps its deadline, and a loss has been reported
   }
 
