@@ -470,8 +470,8 @@ export class Holdfast implements AsyncDisposable {
   }
 
   /**
-   * Releases what one owner has of a semaphore or a read-write lock, as the owner's client would, and lets in the next in line. The owner
-   * learns of it at its next renewal. For the command line.
+   * Frees what one owner has of a semaphore or a read-write lock, also if it has released that and it stays taken, and lets in the next in
+   * line. The owner learns of it at its next renewal. For the command line.
    *
    * @returns false: the owner has nothing of it (any more)
    * @internal

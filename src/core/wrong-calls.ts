@@ -1,8 +1,10 @@
 // Calls that plain JavaScript gets wrong: a method of another library, and a method that was detached from its object. In place of "is not a
 // function" and "cannot read private member" they get a TypeError that names the right call. No type declares these methods, so TypeScript
-// refuses the call as before; they are not enumerable, so JSON, spreads and `console.log` do not show them. What tells one kind from
-// another by `in`, such as `'getToken' in lock` or `'withPermits' in semaphore`, is not among them. Neither is what other code looks for
-// before it calls it: `once()` of `node:events` and RxJS prefer `removeListener` and `addEventListener` to `on` and `off`.
+// refuses the call as before; they are not enumerable, so JSON, spreads and `console.log` do not show them.
+//
+// `in` finds them: code that tells a lock from a hold by `'release' in it` must ask for `assertHeld` instead. What tells kinds of locks apart,
+// such as `'getToken' in lock` or `'withPermits' in semaphore`, is not among them, nor what other code looks for before it calls it: `once()`
+// of `node:events` and RxJS prefer `removeListener` and `addEventListener` to `on` and `off`.
 
 const HOLD = 'of the hold that acquire() returned';
 

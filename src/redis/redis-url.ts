@@ -87,7 +87,7 @@ export function knownNames(names: string, instead: Record<string, string>): Know
 export function checkNames(whose: string, given: object, { names, instead }: KnownNames): void {
   for (const name of Object.keys(given)) {
     if (names.includes(name)) continue;
-    const meant = instead[name] ?? names.find((known) => isUsual(known) && isMisspelt(name, known));
+    const meant = instead[name] ?? names.find((known) => isMisspelt(name, known));
     if (meant !== undefined)
       throw new OptionError(`${whose} has no "${name}", but "${meant}": is that meant?`);
   }
@@ -106,11 +106,6 @@ export function checkAddress(whose: string, given: object, names: readonly strin
       ? 'does not say where Redis is'
       : `has a "${empty}" that is ${shown(values[empty])} (is an environment variable missing?)`;
   throw new OptionError(`${whose} ${said}: it must have ${names.join(', ')}, or several of them`);
-}
-
-/** Not an option that nobody means who misspells another word: `Connector`. */
-function isUsual(name: string): boolean {
-  return name !== 'Connector';
 }
 
 /** Whether a name is another one, but for one letter, or two if it is long: swapped, missing, added, or another. */

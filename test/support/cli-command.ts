@@ -75,3 +75,9 @@ export function checksIn(out: string): Record<string, { state: string; found: st
       .map(({ check, ...more }) => [check, more]),
   );
 }
+
+/** Starts `npx holdfast` with these arguments. */
+export const start = (...args: string[]): Command => new Command(args);
+
+/** What `npx holdfast` with these arguments has said when it ended. */
+export const holdfast = (...args: string[]): Promise<Ended> => start(...args).end();

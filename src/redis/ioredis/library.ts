@@ -33,7 +33,7 @@ interface IoredisClient {
 
 /** The options of a `Redis` of ioredis 5 and 6. */
 const NAMES = knownNames(
-  `host port path family db username password tls name role keyPrefix connectionName keepAlive noDelay Connector
+  `host port path family db username password tls name role keyPrefix connectionName keepAlive noDelay
   connectTimeout commandTimeout socketTimeout blockingTimeout blockingTimeoutGrace disconnectTimeout maxLoadingRetryTime
   retryStrategy reconnectOnError autoResubscribe autoResendUnfulfilledCommands maxRetriesPerRequest enableOfflineQueue
   enableReadyCheck enableAutoPipelining autoPipeliningIgnoredCommands lazyConnect readOnly monitor stringNumbers scripts
@@ -92,6 +92,7 @@ function givenBy(source: unknown): Given<object> {
     checkNames('option "redis"', source, NAMES);
     const given = ofOptions(() => source);
     if (!('Connector' in source))
+      // which knows where to connect itself
       checkAddress('option "redis"', source, ['host', 'port', 'path', 'sentinels']);
     return given;
   }

@@ -1,15 +1,13 @@
 // The verbs doctor, acl and bench, as real processes against a real server.
 import { Redis } from 'ioredis';
 import { describe, expect, it } from 'vitest';
-import { checksIn, Command, type Ended } from '../../support/cli-command.js';
+import { checksIn, holdfast } from '../../support/cli-command.js';
 import { sharedConnection } from '../../support/clients.js';
 import { startRedis } from '../../support/redis-server.js';
 import { documentedPermissions } from '../../support/users.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();
-
-const holdfast = (...args: string[]): Promise<Ended> => new Command(args).end();
 
 describe('doctor, acl and bench', () => {
   it('doctor finds nothing wrong with the test server', async () => {

@@ -1,7 +1,7 @@
 // The verbs ls, show and force, as an operator calls them: real processes against a real server.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { Command, type Ended, expectOneLine } from '../../support/cli-command.js';
+import { expectOneLine, holdfast, start } from '../../support/cli-command.js';
 import { newClient, nextEvent, sharedConnection } from '../../support/clients.js';
 import { keepLock } from '../../support/kept-locks.js';
 import { uniqueName } from '../../support/unique-name.js';
@@ -18,9 +18,6 @@ beforeEach(() => {
 afterEach(async () => {
   await client.close();
 });
-
-const start = (...args: string[]): Command => new Command(args);
-const holdfast = (...args: string[]): Promise<Ended> => start(...args).end();
 
 describe('ls, show and force', () => {
   it('show a lock, who holds it since when, and who waits', async () => {

@@ -1,7 +1,7 @@
 // The verb run, as a real process against a real server.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { Command, type Ended, expectOneLine } from '../../support/cli-command.js';
+import { Command, expectOneLine, holdfast, start } from '../../support/cli-command.js';
 import { newClient, sharedConnection } from '../../support/clients.js';
 import { uniqueName } from '../../support/unique-name.js';
 
@@ -17,9 +17,6 @@ beforeEach(() => {
 afterEach(async () => {
   await client.close();
 });
-
-const start = (...args: string[]): Command => new Command(args);
-const holdfast = (...args: string[]): Promise<Ended> => start(...args).end();
 
 describe('run', () => {
   const script = (text: string): string[] => ['--', process.execPath, '-e', text];

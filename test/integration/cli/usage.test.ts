@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Holdfast } from '../../../src/index.js';
-import { Command, type Ended, expectOneLine } from '../../support/cli-command.js';
+import { Command, expectOneLine, holdfast, start } from '../../support/cli-command.js';
 import { newClient, sharedConnection } from '../../support/clients.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startSentinel } from '../../support/redis-topologies.js';
@@ -23,9 +23,6 @@ beforeEach(() => {
 afterEach(async () => {
   await client.close();
 });
-
-const start = (...args: string[]): Command => new Command(args);
-const holdfast = (...args: string[]): Promise<Ended> => start(...args).end();
 
 describe('bad input is one line, and another exit code than 0', () => {
   it.each([

@@ -2,7 +2,7 @@
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Hold, Holdfast } from '../../../src/index.js';
-import { Command } from '../../support/cli-command.js';
+import { Command, start } from '../../support/cli-command.js';
 import { CliTerminal, terminalUnavailable } from '../../support/cli-terminal.js';
 import { newClient } from '../../support/clients.js';
 import { keepLock } from '../../support/kept-locks.js';
@@ -20,8 +20,6 @@ beforeEach(() => {
 afterEach(async () => {
   await client.close();
 });
-
-const start = (...args: string[]): Command => new Command(args);
 
 describe('watch', () => {
   it('prints changes of holders as lines, and ends by SIGTERM', async () => {

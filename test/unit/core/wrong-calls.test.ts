@@ -99,6 +99,14 @@ describe('a method that the object does not have', () => {
       expect(String(await refusal(objects['lock']![method]!))).toContain(`lock has no ${method}()`);
   });
 
+  it('leaves what tells the kinds apart', () => {
+    const kindsWith = (name: string): string[] =>
+      Object.keys(objects).filter((kind) => name in objects[kind]!);
+    expect(kindsWith('assertHeld')).toEqual(['hold', 'multiHold', 'permits']);
+    expect(kindsWith('withPermits').filter((kind) => kind !== 'holdfast')).toEqual(['semaphore']);
+    expect(kindsWith('getToken').filter((kind) => kind !== 'holdfast')).toEqual(['fencedLock']);
+  });
+
   it('is a rejection if a method of that name returns a promise elsewhere', async () => {
     const call = objects['semaphore']!['withLock']!(() => 1);
     await expect(call).rejects.toThrow('use withPermits(fn)');
