@@ -1,5 +1,6 @@
 -- Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
 -- The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
+-- It publishes "<n> forced" on holdfast_wishes:<clientId>, for the owner <clientId>:<n>: its client then asks whether it still has the lock.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
@@ -29,11 +30,8 @@ if left.err then
   -- include: undo-lease
   return left
 end
-if fields[2] == '-1' then
-  -- Its client may keep it and give it to its next caller: that client must know at once.
-  local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
-  redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number .. ' forced')
-end
--- pcall: a user without permission for the channel must still be able to free it.
+-- Its client asks whether it still has the lock. pcall: a user without permission for the channels must still be able to free it.
+local client, number = string.match(holder, '^(.+):(%-?%d+)$')
+redis.pcall('PUBLISH', 'holdfast_wishes:' .. client, number .. ' forced')
 local told = redis.pcall(publish, channel, '0')
 return { holder, type(told) == 'table' and told.err or nil }

@@ -435,6 +435,7 @@ export class Holdfast implements AsyncDisposable {
       renewals,
       gathered: this.#server.shared(GatheredCalls).togetherCount,
       outages: this.#listeners.outages,
+      tracking: this.#server.connection.tracking.state,
     };
   }
 
@@ -471,7 +472,7 @@ export class Holdfast implements AsyncDisposable {
 
   /**
    * Frees what one owner has of a semaphore or a read-write lock, also if it has released that and it stays taken, and lets in the next in
-   * line. The owner learns of it at its next renewal. For the command line.
+   * line. The owner is left word that it was forced out. For the command line.
    *
    * @returns false: the owner has nothing of it (any more)
    * @internal
@@ -481,12 +482,14 @@ export class Holdfast implements AsyncDisposable {
     kind: 'semaphore' | 'read-write',
     ownerId: string,
   ): Promise<boolean> {
-    const { newOwnerId } = this.#session;
+    const { newOwnerId, lockWatchdogTimeoutMs } = this.#session;
     const lock =
       kind === 'semaphore'
         ? new SemaphoreBackend(this.#server, newOwnerId, parseName(name), 1, 1)
         : new ReadWriteBackend(this.#server, newOwnerId, parseName(name), 'read');
-    return await this.#session.askOnce(lock, 'not known to be freed', () => lock.free(ownerId));
+    return await this.#session.askOnce(lock, 'not known to be freed', () =>
+      lock.free(ownerId, 2 * lockWatchdogTimeoutMs),
+    );
   }
 
   get #sessions(): Session[] {

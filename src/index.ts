@@ -22,6 +22,7 @@ export type {
   HoldfastStats,
   LockDescription,
   ReadWriteLockDescription,
+  TrackingState,
 } from './api/description.js';
 export type { Hold } from './api/lock.js';
 export type {

@@ -102,7 +102,7 @@ export interface HeldLock {
 }
 
 /**
- * The counts of a client, for `Holdfast.stats()`. All but `held`, `kept`, `waiting`, `lines` and `channels` count since `since`.
+ * The counts of a client, for `Holdfast.stats()`. `renewals`, `gathered` and `outages` count since `since`.
  *
  * @group Descriptions
  */
@@ -134,7 +134,34 @@ export interface HoldfastStats {
   gathered: number;
   /** How many times a connection was lost while all were up. */
   outages: number;
+  /** Whether the client learns at once that the key of a lock that it holds has gone. */
+  tracking: TrackingState;
 }
+
+/**
+ * Whether the servers tell a client at once of each change of the keys of its locks (`CLIENT TRACKING`). The client has them do so for locks
+ * that it has held for about a second, and reports of all servers the one that is worst. `failed` means that deleted keys are noticed at the
+ * next renewal; it is no outage, and no `error` event tells of it.
+ *
+ * - `unused`: there was no such lock in the last half-minute
+ * - `unproven`: no server refuses, but not each has told of a change so far. The first renewal of a lock is a change: a server that has told
+ *   nothing by then is probably behind a proxy that does not pass it on
+ * - `proven`: each has told of a change, on the very connections that are open now
+ * - `failed`: a server does not tell, for this `reason`; the client goes on trying
+ *
+ * @group Descriptions
+ */
+export type TrackingState =
+  | {
+      /** No server is known not to tell. */
+      readonly state: 'unused' | 'unproven' | 'proven';
+    }
+  | {
+      /** A server does not tell. */
+      readonly state: 'failed';
+      /** The words of the server, or why there is no connection; in a cluster for each node that does not tell. */
+      readonly reason: string;
+    };
 
 /** The text that `util.inspect` shows of an object: `Lock { name: 'orders', … }`. */
 export function inspected(

@@ -139,10 +139,19 @@ export class LockLostError extends HoldfastError {
   readonly help = 'docs/reference/errors.md#lock-lost';
   /** How it was lost. */
   readonly lossReason: LossReason;
+  /**
+   * The last moment at which the server is known to have had the lock for its holder, by the clock of this process: what was done before it
+   * was protected. undefined: a `run` released a lock that it still held when it ended, or an adoption failed.
+   */
+  readonly provenAt: Date | undefined;
 
-  constructor(message: string, context: ErrorContext & { lossReason: LossReason }) {
+  constructor(
+    message: string,
+    context: ErrorContext & { lossReason: LossReason; provenAt?: Date | undefined },
+  ) {
     super(message, context);
     this.lossReason = context.lossReason;
+    this.provenAt = context.provenAt;
   }
 }
 

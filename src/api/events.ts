@@ -134,10 +134,10 @@ export interface LostEvent extends LockEvent {
   /** As in {@link AcquiredEvent}; every later holder has a larger one. */
   token?: string;
   /**
-   * If the client kept the lock: when the server last confirmed it. Holds that began after that, and have ended, may have been without
-   * protection.
+   * The last moment at which the server is known to have had the lock for its holder: what was done before it was protected. If the client
+   * kept the lock, holds that began after it, and have ended, may have been without protection.
    */
-  provenAt?: Date;
+  provenAt: Date;
   /** The error that the holds' signals carry. */
   error: LockLostError;
 }

@@ -169,8 +169,8 @@ export interface Lock {
   remainTimeToLive(): Promise<number>;
 
   /**
-   * Frees the lock, whoever holds it. The former holder learns of this at its next renewal at the latest, and may work beside the next
-   * holder until then.
+   * Frees the lock, whoever holds it. The former holder is told by a message, if it has just begun by the end of its first second, and may
+   * work beside the next holder until then. If its client may not subscribe, it learns of this at its next renewal at the latest.
    *
    * @returns whether it was held
    * @throws {@link KeyConflictError} another kind of lock, or other data, has the name; it stays

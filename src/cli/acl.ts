@@ -1,5 +1,6 @@
 // The verb acl: the ACL SETUSER line that a user of holdfast needs. docs/how-to/permissions.md has the same lines, and a test compares them.
 
+import { INVALIDATIONS } from '../redis/port.js';
 import { type Verb } from './command.js';
 import { CommandError, EXIT } from './failure.js';
 import { print } from './terminal.js';
@@ -8,7 +9,7 @@ import { print } from './terminal.js';
 const COMMANDS: readonly string[] =
   `ping info evalsha eval subscribe unsubscribe publish pubsub|numsub
 exists get set del pttl pexpire pexpireat time hget hgetall hmget hset hdel hexists hlen
-zadd zrem zrange zrangebyscore zscore type`.split(/\s/);
+zadd zrem zrange zrangebyscore zscore type client|id client|tracking`.split(/\s/);
 
 /** Those that a client of a cluster needs besides. */
 const CLUSTER_COMMANDS: readonly string[] =
@@ -40,7 +41,8 @@ function patternsFor(prefix: string): string[] {
     `${channel}:{${literal}*`,
     `${channel}:${literal}*`,
   ]);
-  channels.push('holdfast_wishes:*'); // one for each client, whatever its prefix
+  // One for each client, whatever its prefix; and the one on which a server tells of changed keys.
+  channels.push('holdfast_wishes:*', INVALIDATIONS);
   return [...keys.map((key) => `~${key}`), ...channels.map((channel) => `&${channel}`)];
 }
 

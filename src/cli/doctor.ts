@@ -1,15 +1,19 @@
 // The verbs doctor and bench: whether a Redis is set up right for locks, and how many pairs of lock and unlock it gives.
 
 import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { HoldfastError } from '../api/errors.js';
 import { Listeners } from '../core/events.js';
+import { WISHES } from '../core/lookout.js';
 import { notAnswered } from '../core/messages.js';
 import type { Holdfast } from '../holdfast.js';
 import { RedisClient } from '../redis/client.js';
 import { describe, failureKind, isReply } from '../redis/failure.js';
 import { infoField } from '../redis/greeting.js';
 import { libraryFor } from '../redis/installed.js';
-import { LockKeys } from '../redis/keys.js';
+import { LockKeys, SLOT_COUNT, tagOf } from '../redis/keys.js';
+import { INVALIDATIONS } from '../redis/port.js';
+import { ignore } from '../redis/wire.js';
 import { WaitEnded, WaitLimit } from '../runtime/wait-limit.js';
 import { commandsFor } from './acl.js';
 import { connect, durationOf, type Verb, withClient } from './command.js';
@@ -20,11 +24,13 @@ import { sourceOf, type Values } from './where.js';
 const TIMEOUT_MS = 5_000;
 /** The pause before a command that was not sent is sent again, while the other nodes of a cluster are found. */
 const AGAIN_MS = 20;
+/** As if this were a client with an id. */
+const WISHES_CHANNEL = `${WISHES}doctor`;
 
 export const doctor: Verb = {
   usage: 'doctor',
   summary:
-    'checks a Redis: version, eviction, persistence, replicas, permissions, latency, wake-ups',
+    'checks a Redis: version, eviction, persistence, replicas, permissions, latency, wake-ups, tracking',
   details:
     'It sends commands as a client would, on keys that begin with holdfast-doctor and end within seconds. Give the user of your clients\nin --url, and their --key-prefix: then it checks what that user may do.',
   exits: { '1': 'a check failed' },
@@ -123,17 +129,20 @@ class Patient {
 async function allChecks(redis: Patient, values: Values): Promise<Check[]> {
   const info = await redis.ask('info');
   const cluster = await outcomeOf(clusterState(redis)); // before the others: which server they ask, and for what, depends on it
+  const permitted = await outcomeOf(permissions(redis));
+  const isPermitted = permitted?.[0] === 'ok';
   const findings: Readonly<Record<string, Finding | undefined>> = {
     version: version(info),
     memory: memory(info),
     eviction: eviction(info),
     persistence: persistence(info),
     replication: replication(info),
-    permissions: await outcomeOf(permissions(redis)),
+    permissions: permitted,
     latency: await outcomeOf(latency(redis)),
     clock: await outcomeOf(clock(redis)),
     cluster,
     'wake-up': await outcomeOf(wakeUp(values)),
+    tracking: isPermitted ? await outcomeOf(tracking(redis)) : NOT_TRIED,
   };
   return Object.entries(findings).flatMap(([check, finding]) =>
     finding ? [{ check, state: finding[0], found: finding[1] }] : [],
@@ -257,7 +266,7 @@ async function permissions(redis: Patient): Promise<Finding> {
   const { isCluster } = redis.client;
   for (const name of commandsFor({ isCluster, look: true })) {
     const form = forms[name];
-    if (!form) continue; // subscriptions, which the wake-up checks
+    if (!form) continue; // subscriptions, which the wake-up checks, and tracking
     const [command = '', ...more] = name.split('|');
     const isAllowed = await mayRun(redis, command as Lowercase<string>, [...more, ...form]);
     if (!isAllowed) missing.push(name);
@@ -281,7 +290,7 @@ async function deniedNames(redis: Patient, keys: LockKeys): Promise<string[]> {
   const denied: string[] = [];
   for (const key of [...ofLock, keys.counter(redis.client.isCluster)])
     if (!(await mayRun(redis, 'exists', [key]))) denied.push(`the key ${key}`);
-  for (const channel of [keys.channel, `${keys.grants}doctor`, 'holdfast_wishes:doctor'])
+  for (const channel of [keys.channel, `${keys.grants}doctor`, WISHES_CHANNEL])
     if (!(await mayRun(redis, 'publish', [channel, '']))) denied.push(`the channel ${channel}`);
   return denied;
 }
@@ -366,6 +375,65 @@ async function wakeUp(values: Values): Promise<Finding> {
   } finally {
     await Promise.all([holder.close(), waiter.close()]);
   }
+}
+
+const NOT_TRIED: Finding = ['unknown', 'not tried, since permissions are missing'];
+
+/** How long a word about a change may take, in milliseconds, and how long a connection for it that fails is tried again. */
+const TOLD_WITHIN_MS = 1_000;
+
+const TRACKING_RULES = `+info +client|id +client|tracking &${INVALIDATIONS}`;
+
+/** Reads a key of each node as the key of a lock is read, has another connection delete it, and waits for the word. */
+async function tracking(redis: Patient): Promise<Finding> {
+  const { cluster } = redis.client;
+  const slots = Array.from({ length: SLOT_COUNT }, (_, slot) => slot);
+  const key = `${redis.prefix}holdfast-doctor-${randomBytes(6).toString('hex')}`;
+  const slotAt = (node: string): number =>
+    slots.find((slot) => cluster?.masterOf(slot) === node) ?? 0;
+  const keys = cluster?.masters.map((node) => `${key}{${tagOf(slotAt(node))}}`) ?? [key];
+  const tookMs = await Promise.all(keys.map((each) => toldAfter(redis, each)));
+  const longestMs = Math.max(...tookMs.map((ms) => ms ?? Infinity));
+  if (longestMs < Infinity) {
+    const where = keys.length > 1 ? `, by the slowest of ${String(keys.length)} masters` : '';
+    return ['ok', `a deleted key is told after ${longestMs.toFixed(1)} ms${where}`];
+  }
+  const { state } = redis.client.tracking;
+  const why =
+    state.state === 'failed'
+      ? state.reason + (state.reason.includes('NOPERM') ? `: allow ${TRACKING_RULES}` : '')
+      : 'CLIENT TRACKING is accepted, but a deleted key is not told: is a proxy in between?';
+  return [
+    'warn',
+    `${why}; so a holder whose key is deleted learns it only at its next renewal, a third of lockWatchdogTimeout later`,
+  ];
+}
+
+/** undefined: it was not told. */
+async function toldAfter(redis: Patient, key: string): Promise<number | undefined> {
+  const { tracking } = redis.client;
+  await redis.ask('hset', key, 'f', '1');
+  await redis.ask('pexpire', key, String(2 * TIMEOUT_MS));
+  const beganAtMs = performance.now();
+  while (!(await tracking.hasField(key, 'f'))) {
+    const triedMs = performance.now() - beganAtMs;
+    const isFailed = tracking.state.state === 'failed';
+    if (triedMs > (isFailed ? TOLD_WITHIN_MS : TIMEOUT_MS)) {
+      await redis.ask('del', key);
+      return undefined;
+    }
+    await sleep(AGAIN_MS);
+  }
+  let deletedAtMs = 0;
+  const told = new Promise<number>((resolve) => {
+    const changed = (which: string | undefined): void => {
+      if (which === key) resolve(performance.now() - deletedAtMs);
+    };
+    tracking.listen(WISHES_CHANNEL, { changed, ready: ignore, message: ignore });
+  });
+  deletedAtMs = performance.now();
+  await redis.ask('del', key);
+  return await Promise.race([told, sleep(TOLD_WITHIN_MS, undefined, { ref: false })]);
 }
 
 export const bench: Verb = {

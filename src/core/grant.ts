@@ -113,7 +113,7 @@ export class Grant implements KeepableGrant, Due {
   /** Set while the client may keep the lock after its last hold: its count on the server is -1, whatever the count here. */
   #keeping: Keeping | undefined;
   /** Whether it ever was. */
-  readonly #hasBeenKept: boolean;
+  readonly wasKept: boolean;
   /** Whether the server may have the mark of a kept lock. Its lease must stay short, so the watchdog does not renew it. */
   #isMarked: boolean;
   /** undefined: the lock was acquired, not handed over. */
@@ -163,7 +163,7 @@ export class Grant implements KeepableGrant, Due {
     this.token = token;
     this.#since = this.#grantedAt = now(session.clock);
     this.#keeping = keepable?.by(this);
-    this.#hasBeenKept = this.#isMarked = keepable !== undefined;
+    this.wasKept = this.#isMarked = keepable !== undefined;
     this.#origin = origin;
     this.#isShared = lock.isShared ?? false;
     this.#deadline = deadline;
@@ -249,7 +249,7 @@ export class Grant implements KeepableGrant, Due {
     this.staysTaken(hold.atLeastMs);
     // Most grants have one hold only, and an empty array allocates room for 17 elements on its first push.
     if (this.#holds.length === 0) {
-      if (this.#hasBeenKept && !this.#keeping) this.#since = now(this.#session.clock);
+      if (this.wasKept && !this.#keeping) this.#since = now(this.#session.clock);
       this.#keeping?.holdBegins(this.#since);
       this.#holds = [hold];
     } else this.#holds.push(hold);
@@ -429,9 +429,8 @@ export class Grant implements KeepableGrant, Due {
   lose(lossReason: LossReason): LockLostError {
     if (this.#state.kind === 'lost') return this.#state.error;
     const holdIds = this.#holdIds;
-    const provenAt = this.#hasBeenKept ? new Date(this.#confirmedAt.wallMs) : undefined;
-    const event = lossOf(this, lossReason, holdIds, provenAt);
-    const isUnused = this.#hasBeenKept && holdIds.length === 0;
+    const event = lossOf(this, lossReason, holdIds);
+    const isUnused = this.wasKept && holdIds.length === 0;
     const isOurDoing = lossReason === 'closed' || lossReason === 'forced';
     this.#become({ kind: 'lost', error: event.error });
     // Nobody has lost anything if nobody was inside: it was kept, or the waiter that was handed the lock had given up.

@@ -103,6 +103,10 @@ export class SingleHold implements OwnHold {
     return this.#grant.heldForMs;
   }
 
+  get provenAt(): Date {
+    return new Date(this.#grant.confirmedAt.wallMs);
+  }
+
   get signal(): AbortSignal {
     this.#noticeLateUse();
     this.#grant.checkDeadline();

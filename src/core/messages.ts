@@ -20,6 +20,7 @@ import type { AcquirableLock, KeyInTheWay } from './protocol.js';
 import type { Wait, WaitIs } from '../api/options.js';
 import { shownToken } from '../api/description.js';
 import type { LostEvent } from '../api/events.js';
+import type { Instant } from '../runtime/clock.js';
 import { howHeld } from '../api/inspection.js';
 
 /** If an attempt is at most this old (in milliseconds) when the wait ends, its missing answer counts as slow, not as an outage. */
@@ -433,35 +434,31 @@ export interface LostLock {
   readonly lockName: string;
   readonly ownerId: string;
   readonly heldForMs: number;
+  readonly provenAt: Date;
 }
 
 export function lockLost(lost: LostLock, lossReason: LossReason): LockLostError {
-  const { lockName, ownerId, heldForMs } = lost;
+  const { lockName, ownerId, heldForMs, provenAt } = lost;
   return new LockLostError(
     `lock "${lockName}" lost after ${String(Math.round(heldForMs))} ms by ${ownerId}: ${WHAT_HAPPENED[lossReason]}`,
-    { lockName, lossReason },
+    { lockName, lossReason, provenAt },
   );
 }
 
 /** A lost grant. */
-interface LostGrant extends Omit<LostLock, 'lockName'> {
+interface LostGrant extends Omit<LostLock, 'lockName' | 'provenAt'> {
+  readonly confirmedAt: Instant;
   readonly lock: { readonly name: string };
   readonly heldSince: Date;
   readonly token: bigint | undefined;
 }
 
-/** The loss of a grant, for the error and the event. `provenAt`: of a lock that was kept, when the server last confirmed it. */
-export function lossOf(
-  grant: LostGrant,
-  lossReason: LossReason,
-  holdIds: string[],
-  provenAt?: Date,
-): LostEvent {
-  const { lock, ownerId, heldSince, token } = grant;
+/** The loss of a grant, for the error and the event. */
+export function lossOf(grant: LostGrant, lossReason: LossReason, holdIds: string[]): LostEvent {
+  const { lock, ownerId, heldSince, token, confirmedAt } = grant;
   const heldForMs = Math.round(grant.heldForMs);
-  const lost = { lockName: lock.name, ownerId, heldForMs };
+  const provenAt = new Date(confirmedAt.wallMs);
+  const lost = { lockName: lock.name, ownerId, heldForMs, provenAt };
   const error = lockLost(lost, lossReason);
-  const event: LostEvent = { ...lost, holdIds, lossReason, ...shownToken(token), heldSince, error };
-  if (provenAt) event.provenAt = provenAt;
-  return event;
+  return { ...lost, holdIds, lossReason, ...shownToken(token), heldSince, error };
 }

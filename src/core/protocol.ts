@@ -450,6 +450,10 @@ export interface Renewable<Reply = KeepReply> {
   readonly ownerId: string;
   /** Whether the watchdog extends the lease; if not, it only checks that the lease still exists. */
   readonly isWatched: boolean;
+  /** Whether other owners may hold the lock beside it; left out: no. */
+  readonly isShared?: boolean;
+  /** Whether the client kept the lock until now, perhaps for long; left out: no. */
+  readonly wasKept?: boolean;
   /**
    * Called before the watchdog does anything else with the lease: detects whether it ended while a caller relies on it, and schedules its
    * end if that comes before the next round.
@@ -492,11 +496,19 @@ export interface Watched<Target> {
   readonly target: Target;
 }
 
+/** Where a held lock is, and what tells of changes there. */
+export interface LockPlace {
+  readonly connection: RedisClient;
+  readonly key: string;
+}
+
 /** How leases of one kind are renewed. */
 export interface Renewer<Target> {
   readonly kind: string;
   /** Leases with the same batch key may share one script call. */
   batchKey(target: Target): string;
+  /** Where the owner of a held lock is a field of a hash; left out: it is the lease of something else. */
+  placesOf?(target: Target): readonly LockPlace[];
   /** Sends one batch; a lease of 0 only checks. The answers are in the order of the batch. */
   renew(batch: readonly Watched<Target>[], leaseMs: number): Promise<readonly unknown[]>;
 }

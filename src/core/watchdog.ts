@@ -17,6 +17,7 @@ import {
   type Watched,
 } from './protocol.js';
 import { inOwnContext } from '../runtime/node.js';
+import { type Guarded, Lookout } from './lookout.js';
 import { mayConcernSome } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
 import { hashTag } from '../redis/keys.js';
@@ -40,9 +41,32 @@ export interface WatchdogOptions {
  */
 type EntryState = 'trusted' | 'in doubt' | 'unanswered' | 'over';
 
-interface Entry extends Watched<unknown> {
+class Entry implements Watched<unknown>, Guarded {
+  readonly lease: Renewable<unknown>;
+  readonly target: unknown;
   readonly renewer: Renewer<unknown>;
-  state: EntryState;
+  state: EntryState = 'trusted';
+  /** How many renewals are unanswered, and whether another one is to follow the answer. */
+  asked = 0;
+  isSuspect = false;
+
+  constructor(lease: Renewable<unknown>, target: unknown, renewer: Renewer<unknown>) {
+    this.lease = lease;
+    this.target = target;
+    this.renewer = renewer;
+  }
+
+  get ownerId(): string {
+    return this.lease.ownerId;
+  }
+
+  get isShared(): boolean {
+    return this.lease.isShared ?? false;
+  }
+
+  get places(): Guarded['places'] {
+    return this.renewer.placesOf?.(this.target) ?? [];
+  }
 }
 
 /** A lease whose renewal was not answered, and why. */
@@ -59,6 +83,7 @@ export class Watchdog implements Due {
   readonly #retryMs: number;
   readonly #splitting: Splitting<Entry>;
   readonly #watched = new Map<Renewable<unknown>, Entry>();
+  readonly #lookout: Lookout<Entry>;
   /** The number of `unanswered` leases. An outage lasts while there are any. */
   #unansweredCount = 0;
   /** What became of the renewals so far. */
@@ -70,12 +95,20 @@ export class Watchdog implements Due {
     this.#intervalMs = options.leaseMs / 3;
     this.#retryMs = Math.min(this.#intervalMs / 10, LONGEST_RETRY_MS);
     this.#splitting = new Splitting(options.schedule.clock, this.#intervalMs / 2);
+    // One after another: only the first that comes is told how a lock was lost, and its answer may be the later one.
+    this.#lookout = new Lookout(options.schedule, (entries) => {
+      for (const entry of entries) entry.isSuspect = entry.asked > 0;
+      this.#renewInBatches(entries.filter(({ isSuspect }) => !isSuspect));
+    });
   }
 
   watch<Target>(lease: Renewable<unknown>, target: Target, renewer: Renewer<Target>): void {
     // A place in line calls `watch` each time it waits again. Its entry is kept, since a renewal may be under way.
-    if (!this.#watched.has(lease))
-      this.#watched.set(lease, { lease, target, renewer, state: 'trusted' });
+    if (!this.#watched.has(lease)) {
+      const entry = new Entry(lease, target, renewer);
+      this.#watched.set(lease, entry);
+      if (renewer.placesOf) this.#lookout.add(entry, !lease.wasKept);
+    }
     // The lease began when it was requested, which may be a while ago.
     this.#schedule.within(this, this.#intervalMs - lease.ageMs());
   }
@@ -85,6 +118,7 @@ export class Watchdog implements Due {
     if (!entry) return;
     this.#become(entry, 'over');
     this.#watched.delete(lease);
+    this.#lookout.delete(entry);
     if (this.#watched.size === 0) this.#schedule.delete(this);
   }
 
@@ -119,6 +153,7 @@ export class Watchdog implements Due {
   }
 
   stop(): void {
+    this.#lookout.stop();
     for (const { lease } of [...this.#watched.values()]) this.unwatch(lease);
   }
 
@@ -180,6 +215,7 @@ export class Watchdog implements Due {
     const [first] = batch;
     if (!first) return [];
     const sentAt = now(this.#schedule.clock);
+    for (const entry of batch) entry.asked++;
     try {
       const replies = await first.renewer.renew(batch, leaseMs);
       const deadline = deadlineOf(sentAt, leaseMs);
@@ -208,6 +244,11 @@ export class Watchdog implements Due {
       const attempts = [...alone].map((entry) => this.#attempt([entry], leaseMs));
       const others = batch.filter((entry) => !alone.has(entry));
       return others.map((entry) => ({ entry, error })).concat(...(await Promise.all(attempts)));
+    } finally {
+      for (const entry of batch) {
+        entry.asked--;
+        if (entry.isSuspect && entry.state !== 'over') this.#lookout.suspect(entry);
+      }
     }
   }
 
@@ -354,6 +395,8 @@ export async function sendRenewal(
 export interface RenewerRow<Target> {
   readonly kind: string;
   readonly script: Script;
+  /** Whether the owner of a lease is a field of the lock's hash; left out: the leases are of places in line. */
+  readonly isHold?: boolean;
   /** The keys that the script takes for a lease; the first is the lock. */
   readonly keysOf: (target: Target) => readonly string[];
   /** Sends one batch; a lease of 0 only checks. Left out: the script takes the lease and the owners. */
@@ -370,11 +413,13 @@ export class RowRenewer<Target> implements Renewer<Target> {
   readonly kind: string;
   readonly #connection: RedisClient;
   readonly #row: RenewerRow<Target>;
+  readonly placesOf?: (target: Target) => Guarded['places'];
 
   constructor(connection: RedisClient, row: RenewerRow<Target>) {
     this.kind = row.kind;
     this.#connection = connection;
     this.#row = row;
+    if (row.isHold) this.placesOf = (target) => [{ connection, key: row.keysOf(target)[0] ?? '' }];
   }
 
   batchKey(target: Target): string {

@@ -13,8 +13,10 @@ import {
   type Renewer,
   type Watched,
 } from '../core/protocol.js';
+import { type Guarded, Lookout, WISHES } from '../core/lookout.js';
 import type { Server } from '../core/server.js';
 import { BATCH_SIZE, inBatches } from '../core/watchdog.js';
+import type { RedisClient } from '../redis/client.js';
 import type { LockKeys } from '../redis/keys.js';
 import { type Clock, elapsedMs, type Instant, now } from '../runtime/clock.js';
 import { inOwnContext } from '../runtime/node.js';
@@ -61,14 +63,18 @@ export class Keeper implements Due, ChannelListener {
   readonly #wished = new Set<string>();
   /** The grants that are proved at the end of this turn of the event loop. */
   #toProve: KeptGrant[] = [];
+  readonly #lookout: Lookout<KeptGrant>;
 
   constructor(server: Server, clientId: string, renewer: Renewer<LockKeys>) {
     this.#server = server;
     this.#renewer = renewer;
     this.#clientId = clientId;
-    this.#wishChannel = `holdfast_wishes:${clientId}`;
+    this.#wishChannel = WISHES + clientId;
     this.clock = server.schedule.clock;
     this.leaseMs = Math.floor(server.lockWatchdogTimeoutMs / 3);
+    this.#lookout = new Lookout(server.schedule, (suspects) => {
+      for (const kept of suspects) this.#doubt(kept);
+    });
     server.connection.listen({ ready: this.#letAllGo, disturbed: this.#letAllGo });
   }
 
@@ -124,12 +130,20 @@ export class Keeper implements Due, ChannelListener {
   begin(kept: KeptGrant): void {
     const { ownerId } = kept.grant;
     this.#kept.set(ownerId, kept);
+    this.#lookout.add(kept);
     this.#server.schedule.within(this, kept.keepMs / 2);
     if (this.#wished.delete(ownerId)) this.#wish(kept);
   }
 
-  end({ grant }: KeptGrant): void {
-    this.#kept.delete(grant.ownerId);
+  end(kept: KeptGrant): void {
+    this.#kept.delete(kept.grant.ownerId);
+    this.#lookout.delete(kept);
+  }
+
+  /** The server may no longer have a grant: one that nobody uses is given up. */
+  #doubt(kept: KeptGrant): void {
+    if (kept.grant.isIdle) kept.grant.letGo();
+    else this.prove(kept);
   }
 
   /** Has a grant confirmed by the server: all of one turn of the event loop in one call. */
@@ -163,15 +177,21 @@ export class Keeper implements Due, ChannelListener {
     }
   }
 
+  get connection(): RedisClient {
+    return this.#server.connection;
+  }
+
   // What ends the keeping.
 
-  /** A wish for an owner, or word that it was forced out. */
+  /** A wish for an owner, or, with a second word, what became of it. */
   message(payload: string): void {
-    const [number, forced] = payload.split(' ', 2);
-    const ownerId = `${this.#clientId}:${String(number)}`;
+    if (payload.includes(' ')) {
+      this.#lookout.hear(payload); // which may have no connection of its own so far
+      return;
+    }
+    const ownerId = `${this.#clientId}:${payload}`;
     const kept = this.#kept.get(ownerId);
-    if (kept && forced) kept.grant.lose('forced');
-    else if (kept) this.#wish(kept);
+    if (kept) this.#wish(kept);
     else {
       this.#wished.add(ownerId);
       forgetOldest(this.#wished, MOST_WISHES);
@@ -215,7 +235,7 @@ export class Keeper implements Due, ChannelListener {
 }
 
 /** One grant that its client may keep. */
-class KeptGrant implements Keeping, Watched<LockKeys> {
+class KeptGrant implements Keeping, Watched<LockKeys>, Guarded {
   readonly keepMs: number;
   readonly target: LockKeys;
   readonly #keeper: Keeper;
@@ -226,6 +246,7 @@ class KeptGrant implements Keeping, Watched<LockKeys> {
   /** How many holds it has had. */
   holdCount = 0;
   isBeingProved = false;
+  readonly isShared = false;
 
   constructor(keeper: Keeper, grant: KeepableGrant, target: LockKeys, keepMs: number) {
     this.#keeper = keeper;
@@ -241,6 +262,14 @@ class KeptGrant implements Keeping, Watched<LockKeys> {
 
   get lease(): KeepableGrant {
     return this.grant;
+  }
+
+  get ownerId(): string {
+    return this.grant.ownerId;
+  }
+
+  get places(): Guarded['places'] {
+    return [{ connection: this.#keeper.connection, key: this.target.lock }];
   }
 
   mayGoOn(at: Instant): boolean {

@@ -639,10 +639,11 @@ export class MultiHold implements OwnHold {
   #lose(cause: LockLostError): void {
     if (this.#loss) return;
     const { lockName } = this;
-    const { lossReason } = cause;
+    const { lossReason, provenAt } = cause;
     const error = new LockLostError(`lock "${lockName}" lost: ${cause.message}`, {
       lockName,
       lossReason,
+      provenAt,
       cause,
     });
     this.#loss = error;

@@ -47,6 +47,7 @@ const ACQUIRED: AcquireReply = { outcome: 'acquired' };
 /** How a client renews the locks that it holds on one Redis: many in one call. */
 export const HOLDS: RenewerRow<LockKeys> = {
   kind: 'hold',
+  isHold: true,
   script: scripts.renew,
   keysOf: ({ lock, forced }) => [lock, forced],
 };

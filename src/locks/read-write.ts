@@ -9,7 +9,6 @@ import type { Server } from '../core/server.js';
 import type { Session } from '../core/session.js';
 import { KeyConflictError } from '../api/errors.js';
 import { explainWrongCalls, KINDS } from '../core/wrong-calls.js';
-import { grantNext } from '../queue/queue.js';
 import type { KeepReply, LockBackend } from '../core/protocol.js';
 import { scripts } from '../redis/scripts.generated.js';
 import type { TimeLimit } from '../runtime/clock.js';
@@ -130,33 +129,8 @@ export class ReadWriteBackend extends WeightedBackend implements LockBackend {
     return last.isRead === this.isShared ? (last.endsInMs ?? -2) : -2;
   }
 
-  async forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]> {
-    const { lock, leases, line, forcedOwners } = this.keys;
+  forceUnlock(forcedNoteTtlMs: number): Promise<readonly string[]> {
     const [least, most] = this.isShared ? [1, ALL_PERMITS - 1] : [ALL_PERMITS, ALL_PERMITS];
-    const forced = await this.server.connection.run(
-      scripts.weightedForce,
-      [lock, leases, line, forcedOwners],
-      [least, most, forcedNoteTtlMs],
-      (reply) => reply as string[],
-    );
-    // Not before the answer: a server that does not know the script is sent it a second time, after other commands. If this fails, the next
-    // renewal of a place grants the lock to the next in the queue.
-    grantNext(this).catch(() => undefined);
-    return forced;
-  }
-
-  /** If the owner is gone, checks for the note that a `forceUnlock()` left for it, and removes it. */
-  protected override async keep(
-    ...[ownerId, ...change]: Parameters<WeightedBackend['keep']>
-  ): Promise<KeepReply> {
-    const reply = await super.keep(ownerId, ...change);
-    if (reply !== 'deleted') return reply;
-    try {
-      const { forcedOwners } = this.keys;
-      const removed = await this.server.connection.command('hdel', forcedOwners, ownerId);
-      return removed === 1 ? 'forced' : 'deleted';
-    } catch {
-      return 'deleted'; // the owner is known to be gone, even if the note cannot be read
-    }
+    return this.force(least, most, forcedNoteTtlMs);
   }
 }

@@ -21,6 +21,7 @@ import type { RenewerRow } from '../core/watchdog.js';
 import { Place } from '../queue/place.js';
 import {
   grantArgs,
+  grantNext,
   handedOver,
   type HandOver,
   type JoinReply,
@@ -50,6 +51,7 @@ const PLACES = placeRenewals(
 
 const HOLDS: RenewerRow<LockKeys> = {
   kind: 'weighted hold',
+  isHold: true,
   script: scripts.weightedRenew,
   keysOf: ({ lock, leases, forcedOwners }) => [lock, leases, forcedOwners],
 };
@@ -176,9 +178,25 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     return whetherHeld(this, this.handOver(ownerId));
   }
 
-  /** Frees what an owner has, for somebody else: also if it has released it, and it stays taken. */
-  free(ownerId: string): Promise<boolean> {
-    return whetherHeld(this, this.#change(ownerId, 0, 0, 'always'));
+  /** Frees what an owner has, for somebody else: also if it has released it, and it stays taken. Leaves the owner a note for so long. */
+  async free(ownerId: string, forcedNoteTtlMs: number): Promise<boolean> {
+    const forced = await this.force(1, Number.MAX_SAFE_INTEGER, forcedNoteTtlMs, ownerId);
+    return forced.length > 0;
+  }
+
+  /** Puts out the owners that have so many permits, or only one of them, and lets in the next in line. */
+  protected async force(...args: readonly Argument[]): Promise<readonly string[]> {
+    const { lock, leases, line, forcedOwners } = this.keys;
+    const forced = await this.server.connection.run(
+      scripts.weightedForce,
+      [lock, leases, line, forcedOwners],
+      args,
+      (reply) => reply as string[],
+    );
+    // Not before the answer: a server that does not know the script is sent it a second time, after other commands. If this fails, the next
+    // renewal of a place grants the lock to the next in the queue.
+    grantNext(this).catch(() => undefined);
+    return forced;
   }
 
   /** The server keeps no hold count, but is told of an export. */
@@ -248,7 +266,14 @@ export abstract class WeightedBackend implements AcquirableLock, QueuedLock {
     limit?: TimeLimit,
   ): Promise<KeepReply> {
     const asked = this.#change(ownerId, weight, leaseMs, shortens, limit);
-    return (await whetherHeld(this, asked)) ? 'kept' : 'deleted';
+    if (await whetherHeld(this, asked)) return 'kept';
+    try {
+      // Whoever forced it out left a note.
+      const removed = await this.server.connection.command('hdel', this.keys.forcedOwners, ownerId);
+      return removed === 1 ? 'forced' : 'deleted';
+    } catch {
+      return 'deleted'; // the owner is known to be gone, even if the note cannot be read
+    }
   }
 
   #change(

@@ -30,6 +30,7 @@ import { Sentinels, SentinelSession } from './sentinel.js';
 import type { Session, Surroundings } from './session.js';
 import { SLOT_COUNT, slotOf, tagOf } from './keys.js';
 import { isUploading, uploading } from './uploads.js';
+import { Tracking } from './tracking.js';
 import { Wire } from './wire.js';
 
 /** How many keys one step of SCAN looks at: the server is busy for a millisecond or two. */
@@ -63,6 +64,7 @@ export class RedisClient {
   /** What the server said in the greeting. */
   server: ServerFacts = UNKNOWN_SERVER;
   readonly refusals: Refusals;
+  readonly tracking: Tracking;
   readonly #events: Events;
   readonly #commands: Reconnecting;
   readonly #replicated: Replicated | undefined;
@@ -98,6 +100,7 @@ export class RedisClient {
         this.#tell('failed');
       },
     });
+    this.tracking = new Tracking(this);
     const outage = this.outageOf('acknowledged commands');
     const acknowledged = replicas > 0 && new Reconnecting(this.surroundings, outage, this.#way);
     if (acknowledged) this.#replicated = new Replicated(acknowledged, options, clock);
@@ -361,6 +364,7 @@ export class RedisClient {
   /** Resolves when all its sockets are gone, except those of subscriptions. */
   async close(): Promise<void> {
     this.#sendPostponed();
+    this.tracking.close();
     this.#commands.close();
     this.#replicated?.close();
     this.#sentinels?.close();

@@ -15,6 +15,9 @@ export type Address = { readonly host: string; readonly port: number } | { reado
  */
 export type Purpose = 'commands' | 'subscriptions' | 'sentinel';
 
+/** The channel on which a server tells of changed keys. Others may publish there, too: only a list of keys, or nothing at all, is its word. */
+export const INVALIDATIONS = '__redis__:invalidate';
+
 /** Translates the address by which servers call each other into the one at which we reach them; undefined: they are the same. */
 export type Remap = (
   announced: string,
@@ -80,6 +83,11 @@ export interface Heard {
   readonly ended: (reason: Error | undefined) => void;
   readonly message: (channel: string, payload: string) => void;
   /**
+   * Keys have changed that another connection has read, whose CLIENT TRACKING names this one; undefined: all keys. Only for a subscriber of
+   * `INVALIDATIONS`, whose messages are not passed to `message`.
+   */
+  readonly invalidated: (keys: readonly string[] | undefined) => void;
+  /**
    * The server has unsubscribed sharded channels that we did not ask it to, since their slot has moved. The library need not know which.
    */
   readonly moved: () => void;
@@ -137,6 +145,9 @@ export interface Connection extends Sender {
 export function textOf(address: Address): string {
   return 'path' in address ? address.path : `${address.host}:${String(address.port)}`;
 }
+
+/** The only node outside a cluster, where nodes are named by such texts: the server that commands go to. */
+export const ONLY_NODE = '';
 
 /** The address in such a text; an IPv6 address stands there without brackets. A text without a port is the path of a socket. */
 export function addressIn(text: string): Address {

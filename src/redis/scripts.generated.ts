@@ -245,9 +245,10 @@ return 'kept'
   },
   forceUnlock: {
     name: 'force-unlock',
-    sha1: '54e43fe753789bd68e8bb390a2bcab76456a2a93',
+    sha1: 'd70f9cc31fb64d07eaa892192543793ac3deea05',
     source: `-- Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
 -- The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
+-- It publishes "<n> forced" on holdfast_wishes:<clientId>, for the owner <clientId>:<n>: its client then asks whether it still has the lock.
 --
 -- KEYS[1] lock (hash): owner -> hold count
 -- KEYS[2] forced (string): the last owner that was forced out
@@ -285,12 +286,9 @@ if left.err then
   end
   return left
 end
-if fields[2] == '-1' then
-  -- Its client may keep it and give it to its next caller: that client must know at once.
-  local keeper, number = string.match(holder, '^(.+):(%-?%d+)$')
-  redis.pcall('PUBLISH', 'holdfast_wishes:' .. keeper, number .. ' forced')
-end
--- pcall: a user without permission for the channel must still be able to free it.
+-- Its client asks whether it still has the lock. pcall: a user without permission for the channels must still be able to free it.
+local client, number = string.match(holder, '^(.+):(%-?%d+)$')
+redis.pcall('PUBLISH', 'holdfast_wishes:' .. client, number .. ' forced')
 local told = redis.pcall(publish, channel, '0')
 return { holder, type(told) == 'table' and told.err or nil }
 `,
@@ -1701,9 +1699,11 @@ return 'done'
   },
   weightedForce: {
     name: 'weighted-force',
-    sha1: '6a64f4c7b0b3c7f5042d907eff572591488bd5e4',
-    source: `-- Puts out the holders of a read-write lock that have so many permits, and leaves word for them. The sender then lets in the next in line.
+    sha1: 'ddbf6e1c8cda0235726ccb5a0a6f6566576359f4',
+    source: `-- Puts out the holders of a read-write lock that have so many permits, or one holder of any weighted lock, also one that has released it while it
+-- stays taken; and leaves word for them. The sender then lets in the next in line.
 -- The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
+-- It publishes "<n>,<n> forced" on holdfast_wishes:<clientId>, once for each client: the client then asks whether these owners still have the lock.
 --
 -- KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
 -- KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -1712,10 +1712,11 @@ return 'done'
 -- ARGV[1] least (integer): how many permits those who are put out have, at least
 -- ARGV[2] most (integer): the same, at most
 -- ARGV[3] wordMs (integer, ms): how long to leave word at most
+-- ARGV[4] only (string): the owner that is put out, whatever it has; left out: all who have so many permits
 -- Returns the owners that were put out (array of strings).
--- Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
+-- Error KEYCONFLICT when the hash is no weighted lock, or, unless one owner is put out, a semaphore; WRONGTYPE when a key is of another type.
 local lock, leases, line, forced = unpack(KEYS)
-local least, most, wordMs = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local least, most, wordMs, only = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 
 -- The server's time, in seconds and microseconds, and in milliseconds.
 local time = redis.call('TIME')
@@ -1728,9 +1729,9 @@ end
 -- How many owners go into one command.
 local MANY = 500
 
-local isReadWrite = true
 local known = redis.call('HMGET', lock, 'capacity', 'used')
 local capacity = tonumber(known[1])
+local isReadWrite = not only or capacity == 2147483648
 local lockTtlMs = capacity and 0 or redis.call('PTTL', lock)
 -- A read-write lock has more permits than any semaphore, and always the same number.
 -- Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
@@ -1766,7 +1767,7 @@ local lastEndMs = nowMs
 local live = redis.call('ZRANGEBYSCORE', leases, '(' .. whole(nowMs), '+inf', 'WITHSCORES')
 for i = 1, #live, 2 do
   local weight = tonumber(string.match(redis.call('HGET', lock, live[i]) or '', '^%d+'))
-  if weight and weight >= least and weight <= most then
+  if weight and (not only or only == live[i]) and weight >= least and weight <= most then
     used = used - weight
     lastEndMs = math.max(lastEndMs, tonumber(live[i + 1]))
     if #out % MANY == 0 then
@@ -1807,6 +1808,21 @@ for _, batch in ipairs(batches) do
 end
 if isIdle then
   redis.call('HDEL', lock, 'used', 'capacity')
+end
+-- One message a client: it asks whether its owners still have the lock. pcall: a user without permission must still be able to force.
+local clients, numbers = {}, {}
+for _, owner in ipairs(out) do
+  local client, number = string.match(owner, '^(.+):(%-?%d+)$')
+  if client and not numbers[client] then
+    clients[#clients + 1] = client
+    numbers[client] = {}
+  end
+  if client then
+    table.insert(numbers[client], number)
+  end
+end
+for _, client in ipairs(clients) do
+  redis.pcall('PUBLISH', 'holdfast_wishes:' .. client, table.concat(numbers[client], ',') .. ' forced')
 end
 return out
 `,

@@ -3,13 +3,11 @@
 
 import { backOffMs, type Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
+import { isMereLoss } from './failure.js';
 import { infoField } from './greeting.js';
 import type { Outage } from './reconnecting.js';
-import { addressIn, textOf, type Heard } from './port.js';
-import { ignore, Wire } from './wire.js';
-
-/** The only node outside a cluster: the server that commands go to. */
-export const ONLY_NODE = '';
+import { addressIn, ONLY_NODE, textOf } from './port.js';
+import { ignore, Wire, type WireHeard } from './wire.js';
 
 /** How soon a subscriber reconnects that is at another server than the commands; then twice as late each time. */
 const ELSEWHERE_MS = 500;
@@ -27,7 +25,7 @@ export class Subscriber {
   readonly isSharded: boolean;
   readonly #client: RedisClient;
   readonly #outage: Outage;
-  readonly #heard: Heard;
+  readonly #heard: WireHeard;
   #state: State;
   #attempt = 0;
   #pingTimer: Timer | undefined;
@@ -37,7 +35,7 @@ export class Subscriber {
   #elsewhereTimer: Timer | undefined;
 
   /** `heard`: called for one connection after another. Each begins without a subscription, and loses its own when it ends. */
-  constructor(client: RedisClient, node: string, isSharded: boolean, heard: Heard) {
+  constructor(client: RedisClient, node: string, isSharded: boolean, heard: WireHeard) {
     this.node = node;
     this.isSharded = isSharded;
     this.#client = client;
@@ -107,7 +105,7 @@ export class Subscriber {
   #open(): State {
     const address = this.node === ONLY_NODE ? this.#client.address : addressIn(this.node);
     if (!address) return this.#pause();
-    const heard: Heard = {
+    const heard: WireHeard = {
       ...this.#heard,
       ready: () => {
         this.#ready(wire);
@@ -132,9 +130,11 @@ export class Subscriber {
   #ended(wire: Wire, reason: Error | undefined): void {
     const wasReady = this.#state.kind === 'ready';
     this.#become(this.#pause());
-    const error = reason ?? (wasReady ? undefined : new Error('the server closed the connection'));
     this.#outage.begin();
-    if (error) this.#outage.failed(error, textOf(wire.address));
+    // A connection that is merely lost is news only if the next attempt fails, too.
+    const isUnsaid = wasReady && (!reason || isMereLoss(reason));
+    const error = reason ?? new Error('the server closed the connection');
+    if (!isUnsaid) this.#outage.failed(error, textOf(wire.address));
     this.#heard.ended(reason);
   }
 

@@ -6,8 +6,8 @@ import type { Timer } from '../runtime/clock.js';
 import type { RedisClient } from './client.js';
 import { failureKind } from './failure.js';
 import { hashTag, slotOf } from './keys.js';
-import type { Heard } from './port.js';
-import { ONLY_NODE, Subscriber } from './subscriber.js';
+import { ONLY_NODE, type Heard } from './port.js';
+import { Subscriber } from './subscriber.js';
 
 /** How soon a subscription is asked for again; each time twice as late, up to the longest. */
 const RETRY_MS = 200;

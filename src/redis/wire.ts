@@ -69,6 +69,7 @@ export class Wire implements Session {
           if (this.#end(undefined)) heard.ended(hinted);
         },
         message: heard.message ?? ignore,
+        invalidated: heard.invalidated ?? ignore,
         moved: heard.moved ?? ignore,
       }),
     );

@@ -1,7 +1,7 @@
 // A server in memory as a client library behind the port: everything between connection and server passes a network.
 
 import { LostError, replyError, UnsentError } from '../redis/failure.js';
-import type { Connection, Heard, Library } from '../redis/port.js';
+import { INVALIDATIONS, type Connection, type Heard, type Library } from '../redis/port.js';
 import type { Clock, Timer } from '../runtime/clock.js';
 import { inOwnContext, pauseIfLong } from '../runtime/node.js';
 import type { Reply } from './lua-runtime.js';
@@ -90,7 +90,14 @@ class MemoryConnection implements Connection {
       this.#receive(() => {
         // A publisher must not wake others in its own asynchronous context.
         inOwnContext(() => {
-          this.#heard.message(channel, payload);
+          if (channel !== INVALIDATIONS) this.#heard.message(channel, payload);
+        });
+      });
+    },
+    invalidated: (keys) => {
+      this.#receive(() => {
+        inOwnContext(() => {
+          this.#heard.invalidated(keys);
         });
       });
     },

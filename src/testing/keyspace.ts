@@ -26,13 +26,16 @@ export class Keyspace {
   #writeCount = 0;
   #entries = new Map<string, Entry>();
   readonly #isUndoable: boolean;
+  readonly #changed: (keys: Iterable<string>) => void;
   /** The newest writes, if they can be undone. */
   readonly #writes: Write[] = [];
   /** The changes so far of the command or script that runs. */
   #current: Write['before'] = new Map();
 
-  constructor(isUndoable: boolean) {
+  /** `changed`: called with the keys that a command or a script has changed, and with each that is found to have expired. */
+  constructor(isUndoable: boolean, changed: (keys: Iterable<string>) => void) {
     this.#isUndoable = isUndoable;
+    this.#changed = changed;
   }
 
   get nowMs(): number {
@@ -55,6 +58,7 @@ export class Keyspace {
     work();
     if (before.size === 0) return false;
     this.#writeCount++;
+    this.#changed(before.keys());
     if (!this.#isUndoable) return true;
     this.#writes.push({ atMs: this.nowMs, before });
     if (this.#writes.length > MOST_UNDONE) this.#writes.shift();
@@ -86,6 +90,7 @@ export class Keyspace {
     // In the millisecond of its expiry a key is still there.
     if (!entry || entry.untilMs >= this.nowMs) return entry;
     this.#entries.delete(key);
+    this.#changed([key]);
     return undefined;
   }
 

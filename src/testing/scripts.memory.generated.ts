@@ -294,6 +294,7 @@ function confirm(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // Frees a lock whoever holds it, leaves word for the holder that it was forced out, and wakes those who wait.
   // The word is a key of its own. It ends with the lease that it cut short, or when the holder must have asked.
+  // It publishes "<n> forced" on holdfast_wishes:<clientId>, for the owner <clientId>:<n>: its client then asks whether it still has the lock.
   //
   // KEYS[1] lock (hash): owner -> hold count
   // KEYS[2] forced (string): the last owner that was forced out
@@ -335,12 +336,9 @@ function forceUnlock(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
     }
     return left;
   }
-  if (lua.get(fields, 2) === '-1') {
-    // Its client may keep it and give it to its next caller: that client must know at once.
-    const [keeper, number] = string.match(holder, '^(.+):(%-?%d+)$');
-    redis.pcall('PUBLISH', lua.concat('holdfast_wishes:', keeper), lua.concat(number, ' forced'));
-  }
-  // pcall: a user without permission for the channel must still be able to free it.
+  // Its client asks whether it still has the lock. pcall: a user without permission for the channels must still be able to free it.
+  const [client, number] = string.match(holder, '^(.+):(%-?%d+)$');
+  redis.pcall('PUBLISH', lua.concat('holdfast_wishes:', client), lua.concat(number, ' forced'));
   const told = redis.pcall(publish, channel, '0');
   return lua.list(
     holder,
@@ -2141,8 +2139,10 @@ function weightedAdopt(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
 
 // lua/weighted-force.lua
 function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
-  // Puts out the holders of a read-write lock that have so many permits, and leaves word for them. The sender then lets in the next in line.
+  // Puts out the holders of a read-write lock that have so many permits, or one holder of any weighted lock, also one that has released it while it
+  // stays taken; and leaves word for them. The sender then lets in the next in line.
   // The word is a key of its own. It ends with the last of the leases that it cut short, or when all their holders must have asked.
+  // It publishes "<n>,<n> forced" on holdfast_wishes:<clientId>, once for each client: the client then asks whether these owners still have the lock.
   //
   // KEYS[1] lock (hash): "capacity" and "used", in permits; owner -> weight, with marks behind it, as in weighted-hand-over.lua
   // KEYS[2] leases (sorted set): holder -> expiresAtMs
@@ -2151,13 +2151,15 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // ARGV[1] least (integer): how many permits those who are put out have, at least
   // ARGV[2] most (integer): the same, at most
   // ARGV[3] wordMs (integer, ms): how long to leave word at most
+  // ARGV[4] only (string): the owner that is put out, whatever it has; left out: all who have so many permits
   // Returns the owners that were put out (array of strings).
-  // Error KEYCONFLICT when the hash is no weighted lock, or a semaphore; WRONGTYPE when a key is of another type.
+  // Error KEYCONFLICT when the hash is no weighted lock, or, unless one owner is put out, a semaphore; WRONGTYPE when a key is of another type.
   const [lock, leases, line, forced] = unpack(KEYS);
-  const [least, most, wordMs] = [
+  const [least, most, wordMs, only] = [
     tonumber(lua.get(ARGV, 1)),
     tonumber(lua.get(ARGV, 2)),
     tonumber(lua.get(ARGV, 3)),
+    lua.get(ARGV, 4),
   ];
 
   // The server's time, in seconds and microseconds, and in milliseconds.
@@ -2171,9 +2173,9 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   // How many owners go into one command.
   const MANY = 500;
 
-  const isReadWrite = true;
   const known = redis.call('HMGET', lock, 'capacity', 'used');
   const capacity = tonumber(lua.get(known, 1));
+  const isReadWrite = !lua.truthy(only) || capacity === 2147483648;
   const lockTtlMs = lua.truthy(capacity) ? 0 : redis.call('PTTL', lock);
   // A read-write lock has more permits than any semaphore, and always the same number.
   // Whether a hash without an end is a weighted lock that has lost it (PERSIST, or a copy without a time to live): it has holders, and nothing else.
@@ -2225,7 +2227,12 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
         '^%d+',
       )[0],
     );
-    if (lua.truthy(weight) && lua.compare(weight, '>=', least) && lua.compare(weight, '<=', most)) {
+    if (
+      lua.truthy(weight) &&
+      (!lua.truthy(only) || only === lua.get(live, i)) &&
+      lua.compare(weight, '>=', least) &&
+      lua.compare(weight, '<=', most)
+    ) {
       used = lua.num(used) - lua.num(weight);
       lastEndMs = math.max(lastEndMs, tonumber(lua.get(live, i + 1)));
       if (lua.modulo(lua.length(out), MANY) === 0) {
@@ -2269,6 +2276,25 @@ function weightedForce(KEYS: Table, ARGV: Table, redis: RedisApi): Value {
   }
   if (isIdle) {
     redis.call('HDEL', lock, 'used', 'capacity');
+  }
+  // One message a client: it asks whether its owners still have the lock. pcall: a user without permission must still be able to force.
+  const [clients, numbers] = [lua.list(), lua.list()];
+  for (const [, owner] of ipairs(out)) {
+    const [client, number] = string.match(owner, '^(.+):(%-?%d+)$');
+    if (lua.truthy(client) && !lua.truthy(lua.get(numbers, client))) {
+      lua.set(clients, lua.length(clients) + 1, client);
+      lua.set(numbers, client, lua.list());
+    }
+    if (lua.truthy(client)) {
+      table.insert(lua.get(numbers, client), number);
+    }
+  }
+  for (const [, client] of ipairs(clients)) {
+    redis.pcall(
+      'PUBLISH',
+      lua.concat('holdfast_wishes:', client),
+      lua.concat(table.concat(lua.get(numbers, client), ','), ' forced'),
+    );
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // One server in memory: its keys, its connections, its channels, its replicas and its failures. A command runs when it arrives here.
 
 import { scripts } from '../redis/scripts.generated.js';
+import { INVALIDATIONS } from '../redis/port.js';
 import { PROCESS_RANDOM, type Clock } from '../runtime/clock.js';
 import { COMMANDS, OK } from './commands.js';
 import { Keyspace, RedisError } from './keyspace.js';
@@ -9,6 +10,10 @@ import { memoryScripts } from './scripts.memory.generated.js';
 
 /** The server's end of a connection. */
 export interface Peer {
+  /** As CLIENT ID has it; the server sets it. */
+  id?: number;
+  /** The connection that is told when a key changes that this one has read. */
+  toldTo?: number | undefined;
   readonly classic: Set<string>;
   readonly sharded: Set<string>;
   /** When a command of this connection last changed something, for WAIT. */
@@ -16,6 +21,8 @@ export interface Peer {
   /** The commands that have arrived during a WAIT. */
   backlog: (() => void)[] | undefined;
   message(channel: string, payload: string): void;
+  /** Keys have changed that another connection has read; undefined: all of them. */
+  invalidated?(keys: readonly string[] | undefined): void;
   /** The server has closed the connection. */
   hungUp(): void;
 }
@@ -45,6 +52,9 @@ export class MemoryServer {
   readonly name: string;
   readonly #replicaCount: number;
   readonly #peers = new Set<Peer>();
+  #peerCount = 0;
+  /** Who has read a key since it last changed, of those who want to be told. */
+  readonly #readers = new Map<string, Set<Peer>>();
   /** The hashes of the scripts that the server knows: all, until it restarts, as of a server that has been in use. */
   readonly #known = new Set(Object.values(scripts).map(({ sha1 }) => sha1));
   readonly #keys: Keyspace;
@@ -64,7 +74,9 @@ export class MemoryServer {
     this.#random = random;
     this.#runId = newRunId(random);
     this.#startedAtMs = clock.wallMs() - INITIAL_AGE_MS;
-    this.#keys = new Keyspace(replicaCount > 0);
+    this.#keys = new Keyspace(replicaCount > 0, (keys) => {
+      for (const key of keys) this.#changed(key);
+    });
   }
 
   /** Its keys at present. */
@@ -73,12 +85,17 @@ export class MemoryServer {
     return this.#keys;
   }
 
+  get peers(): ReadonlySet<Peer> {
+    return this.#peers;
+  }
+
   get connectionCount(): number {
     return this.#peers.size;
   }
 
   /** Returns whether the server accepts the connection. */
   accept(peer: Peer): boolean {
+    peer.id = ++this.#peerCount;
     if (!this.#isDown) this.#peers.add(peer);
     return !this.#isDown;
   }
@@ -156,6 +173,8 @@ export class MemoryServer {
     this.#isDown = false;
     this.#runId = newRunId(this.#random);
     this.#known.clear();
+    this.#readers.clear();
+    this.#peerCount = 0;
     this.hangUp();
   }
 
@@ -179,11 +198,16 @@ export class MemoryServer {
 
   #run(peer: Peer, name: string, args: readonly string[]): Reply {
     const [first = '', ...rest] = args;
+    const isSubscriber = peer.classic.size + peer.sharded.size > 0;
+    if (isSubscriber && name !== 'PING' && !name.endsWith('SUBSCRIBE'))
+      return {
+        err: `ERR Can't execute '${name.toLowerCase()}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context`,
+      };
     switch (name) {
       case 'PING':
         return args.length > 0 ? first : { ok: 'PONG' };
-      case 'CLIENT': // SETNAME
-        return OK;
+      case 'CLIENT':
+        return this.client(peer, ...args);
       case 'SELECT':
         return first === '0' ? OK : { err: 'ERR DB index is out of range' };
       case 'INFO':
@@ -201,9 +225,52 @@ export class MemoryServer {
       case 'SUNSUBSCRIBE':
         for (const channel of args) channelsOf(peer, name === 'SUNSUBSCRIBE').delete(channel);
         return OK;
+      case 'FLUSHALL':
+      case 'FLUSHDB':
+        this.#readers.clear();
+        for (const key of this.#keys.names) this.#keys.delete(key);
+        for (const { toldTo } of this.#peers) this.invalidate(toldTo);
+        return OK;
+      case 'HGET': {
+        const reply = answerOf(() => this.#call(name, args));
+        if (peer.toldTo !== undefined) this.#readersOf(first).add(peer);
+        return reply;
+      }
       default:
         return this.#call(name, args);
     }
+  }
+
+  /** Answers CLIENT. */
+  protected client(peer: Peer, what = '', ...[isOn, , id]: readonly string[]): Reply {
+    if (what.toUpperCase() === 'ID') return peer.id ?? 0;
+    if (what.toUpperCase() !== 'TRACKING') return OK; // SETNAME
+    const toldTo = isOn === 'ON' ? Number(id) : undefined;
+    if (toldTo !== undefined && ![...this.#peers].some((each) => each.id === toldTo))
+      return { err: 'ERR The client ID you want redirect to does not exist' };
+    peer.toldTo = toldTo;
+    return OK;
+  }
+
+  #readersOf(key: string): Set<Peer> {
+    let readers = this.#readers.get(key);
+    if (!readers) this.#readers.set(key, (readers = new Set()));
+    return readers;
+  }
+
+  /** Tells those who have read the key and are still there, once. */
+  #changed(key: string): void {
+    const readers = this.#readers.get(key);
+    if (!readers) return;
+    this.#readers.delete(key);
+    for (const reader of readers)
+      if (this.#peers.has(reader)) this.invalidate(reader.toldTo, [key]);
+  }
+
+  /** Tells the connection of this id, if it listens. */
+  protected invalidate(id: number | undefined, keys?: readonly string[]): void {
+    for (const peer of this.#peers)
+      if (peer.id === id && peer.classic.has(INVALIDATIONS)) peer.invalidated?.(keys);
   }
 
   /** The script of this hash or source, which EVALSHA knows from now on. */

@@ -60,8 +60,8 @@ export interface LookMade extends Partial<Look> {
   readonly count?: number;
 }
 
-interface Besides {
-  readonly faults?: Partial<Fault>[];
+export interface Besides {
+  readonly faults?: Partial<Fault>[] | undefined;
   readonly looks?: LookMade[];
   readonly plan?: Partial<Plan>;
   readonly unnotedMs?: number;
@@ -73,11 +73,15 @@ export function rulesBroken(notes: readonly Noted[], more: Besides = {}): string
 }
 
 export function violationsIn(notes: readonly Noted[], more: Besides = {}): Violation[] {
+  return check(evidenceOf(notes, more));
+}
+
+export function evidenceOf(notes: readonly Noted[], more: Besides = {}): Evidence {
   const history = new History(1);
   for (const [at, note] of notes) history.take({ at, ...note }, 'w0.0.');
   const fault = { nemesis: 'restart a server', from: 0, until: 0, detail: '' };
   const look = { server: 0, lock: LOCK, ttlMs: 500, from: 0, until: 0 };
-  const evidence: Evidence = {
+  return {
     plan: { ...PLAN, ...more.plan },
     history,
     faults: (more.faults ?? []).map((each) => ({ ...fault, ...each })),
@@ -91,5 +95,4 @@ export function violationsIn(notes: readonly Noted[], more: Besides = {}): Viola
     ownLags: [],
     ...(more.unnotedMs !== undefined && { unnotedMs: more.unnotedMs }),
   };
-  return check(evidence);
 }

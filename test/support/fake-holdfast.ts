@@ -174,17 +174,17 @@ function wordsOf(command: string, [first = '', ...rest]: readonly string[]): str
 }
 
 /** The numbers of each client's owners, in the order in which they appeared. */
-const numbersOf = new Map<string, string[]>();
+const numbersOf = new Map<string, Map<string, number>>();
 
 /** Owners without their client's host, process and digits, and numbered from 1, in place of the time when their calls began. */
 function withoutDigits(text: string): string {
   return text.replaceAll(
     /(\S+?)(?:-\S+-\d+)?-([0-9a-f]{12}):(\d{16})/g,
     (_, name: string, digits: string, number: string) => {
-      const numbers = numbersOf.get(digits) ?? [];
+      const numbers = numbersOf.get(digits) ?? new Map<string, number>();
       numbersOf.set(digits, numbers);
-      if (!numbers.includes(number)) numbers.push(number);
-      return `${name}:${String(numbers.indexOf(number) + 1)}`;
+      if (!numbers.has(number)) numbers.set(number, numbers.size + 1);
+      return `${name}:${String(numbers.get(number))}`;
     },
   );
 }
@@ -204,7 +204,7 @@ class FakeNetwork implements Network {
   }
 }
 
-export interface FakeOptions extends Omit<HoldfastOptions, 'redis'> {
+export interface FakeOptions extends Partial<HoldfastOptions> {
   server?: FakeServer;
 }
 

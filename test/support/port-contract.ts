@@ -52,6 +52,7 @@ export function portContract(
         '-flushall',
         'resetchannels',
         '&open*',
+        '&__redis__:invalidate',
       ];
       await admin.call('ACL', 'SETUSER', 'app', ...rules);
       library = libraryOf({ username: 'app', password: SECRET });
@@ -76,6 +77,13 @@ export function portContract(
       },
       publish: (channel, payload, isSharded) =>
         admin.call(isSharded ? 'SPUBLISH' : 'PUBLISH', channel, payload) as Promise<number>,
+      flush: () => admin.flushall(), // of a server of its own
+      async evict() {
+        await admin.config('SET', 'maxmemory-policy', 'allkeys-lru');
+        await admin.config('SET', 'maxmemory', '1');
+        await expect.poll(() => admin.dbsize()).toBe(0);
+        await admin.config('SET', 'maxmemory', '0');
+      },
     };
 
     portPromises(() => world);

@@ -1,9 +1,16 @@
 // What the port promises of one connection that needs no socket: a server in memory keeps it as well (src/redis/port.ts).
 import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
-import { expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { failureKind, isReply, UnsentError } from '../../src/redis/failure.js';
-import type { Address, Connection, Heard, Library, Purpose } from '../../src/redis/port.js';
+import {
+  INVALIDATIONS,
+  type Address,
+  type Connection,
+  type Heard,
+  type Library,
+  type Purpose,
+} from '../../src/redis/port.js';
 
 export const SECRET = 'hunter2-secret';
 
@@ -19,6 +26,7 @@ export class Attempt {
   /** In order. */
   readonly told: string[] = [];
   readonly messages: string[] = [];
+  readonly invalidated: (readonly string[] | undefined)[] = [];
   readonly ready: Promise<void>;
   readonly ended: Promise<Error | undefined>;
 
@@ -38,6 +46,7 @@ export class Attempt {
       },
       message: (channel, payload) => this.messages.push(`${channel}: ${payload}`),
       moved: () => this.told.push('moved'),
+      invalidated: (keys) => this.invalidated.push(keys),
     };
     this.connection = library.open(address, purpose, heard);
     expect(this.told).toEqual([]);
@@ -80,6 +89,10 @@ export interface PortWorld {
   kill(): Promise<unknown>;
   /** Returns how many subscribers received it. */
   publish(channel: string, payload: string, isSharded: boolean): Promise<number>;
+  /** Deletes all keys, at once. */
+  flush(): Promise<unknown>;
+  /** Deletes all keys, one by one, as a server does whose memory is full. */
+  evict(): Promise<unknown>;
 }
 
 /** Closes it. Also checks that it ends once, and leaves no connection behind. */
@@ -269,4 +282,180 @@ export function portPromises(world: () => PortWorld): void {
       await closed(world(), attempt);
     },
   );
+
+  it('runs no other commands once it has subscribed', async () => {
+    const attempt = await opened('subscriptions');
+    expect(await attempt.subscribe(['open'])).toBeUndefined();
+    expect((await attempt.failureOf('client', 'ID')).message).toMatch(/subscriber|SUBSCRIBE/);
+    await attempt.ask('ping', 'alive');
+    await closed(world(), attempt);
+  });
+
+  describe('hears which keys have changed that another connection has read:', () => {
+    let reader: Attempt;
+    let hearer: Attempt;
+    let other: Attempt;
+    let heard: Attempt['invalidated'];
+    let id: number;
+
+    beforeEach(async () => {
+      [reader, hearer, other] = [await opened(), await opened('subscriptions'), await opened()];
+      heard = hearer.invalidated;
+      id = Number(await hearer.ask('client', 'ID'));
+    });
+
+    afterEach(async () => {
+      expect(hearer.messages).toEqual([]);
+      for (const attempt of [reader, hearer, other]) await attempt.connection.close();
+      await expect.poll(() => world().connectionCount()).toBe(0);
+    });
+
+    async function telling(): Promise<void> {
+      expect(await hearer.subscribe([INVALIDATIONS])).toBeUndefined();
+      await expect(track(reader)).resolves.toBe('OK');
+    }
+
+    function track(by: Attempt, to = id): Promise<unknown> {
+      return by.ask('client', 'TRACKING', 'ON', 'REDIRECT', to);
+    }
+
+    function read(key: string, by = reader): Promise<unknown> {
+      return by.ask('hget', key, 'field');
+    }
+
+    /** Resolves when everything that was told before has been heard. */
+    async function behind(): Promise<void> {
+      await hearer.ask('ping', 'behind');
+      await other.ask('ping', 'behind');
+      await hearer.ask('ping', 'behind');
+    }
+
+    async function change(key: string): Promise<void> {
+      await other.ask('hset', key, 'field', 1);
+    }
+
+    it('once for each time it was read, whoever changes it, and whether it was there', async () => {
+      await telling();
+      await change('h,ü');
+      await behind();
+      expect(heard).toEqual([]); // nobody had read it
+      await read('h,ü');
+      await read('none');
+      await change('h,ü');
+      await change('h,ü');
+      await expect.poll(() => heard).toEqual([['h,ü']]);
+      await read('h,ü');
+      await other.ask('set', 'none', 1);
+      await reader.ask('pexpire', 'h,ü', 60_000); // its own change
+      await expect.poll(() => heard.flat()).toEqual(['h,ü', 'none', 'h,ü']);
+      expect((await reader.failureOf('hget', 'none', 'field')).message).toMatch(/^WRONGTYPE /);
+      await other.ask('del', 'none');
+      await expect.poll(() => heard.slice(3)).toEqual([['none']]);
+    });
+
+    it('not of a command that changes nothing, and not of a stranger who publishes on its channel', async () => {
+      await telling();
+      await change('h');
+      await read('h');
+      await read('none');
+      await other.ask('hget', 'h', 'field');
+      await other.ask('hdel', 'h', 'none');
+      await other.ask('del', 'none');
+      await other.ask('pexpire', 'none', 1_000);
+      await world().publish(INVALIDATIONS, 'h', false); // no list
+      await behind();
+      expect(heard).toEqual([]);
+    });
+
+    it('once of a flush, which forgets who has read what', async () => {
+      await telling();
+      await change('h');
+      await read('h');
+      await read('none');
+      await world().flush();
+      await change('h');
+      await change('none');
+      await behind();
+      expect(heard).toEqual([undefined]);
+      await world().flush(); // though it has read nothing since
+      await expect.poll(() => heard).toEqual([undefined, undefined]);
+    });
+
+    it('of one that the server drops: it has expired, or memory is full', async () => {
+      await telling();
+      await change('h');
+      await change('brief');
+      await other.ask('pexpire', 'brief', 100);
+      await read('h');
+      await read('brief');
+      await sleep(150);
+      await other.ask('exists', 'brief'); // at the latest a look drops it
+      await expect.poll(() => heard).toEqual([['brief']]);
+      await world().evict();
+      await expect.poll(() => heard.slice(1)).toEqual([['h']]);
+    });
+
+    it('of a key that was read when it had expired', async () => {
+      await telling();
+      await change('brief');
+      await other.ask('pexpire', 'brief', 100);
+      await sleep(150);
+      await read('brief');
+      await change('brief');
+      await expect.poll(() => heard).toEqual([['brief']]);
+    });
+
+    it('not while it has not subscribed; that spends the reading, too', async () => {
+      await track(reader);
+      await read('h');
+      await change('h');
+      await telling();
+      await change('h');
+      await read('h');
+      hearer.connection.unsubscribe(INVALIDATIONS, false, failing);
+      await behind();
+      await change('h');
+      await behind();
+      expect(heard).toEqual([]);
+    });
+
+    it('not from a reader that has ended, or does not track any more', async () => {
+      await telling();
+      await read('h');
+      await reader.ask('client', 'TRACKING', 'OFF');
+      const leaving = await opened();
+      await track(leaving);
+      await read('h', leaving);
+      await closedAlone(leaving);
+      await change('h');
+      await behind();
+      expect(heard).toEqual([]);
+    });
+
+    it('of each reader, and from none whose hearer has ended', async () => {
+      await telling();
+      const second = await opened();
+      const gone = await opened('subscriptions');
+      const goneId = Number(await gone.ask('client', 'ID'));
+      await track(second);
+      await track(other, goneId);
+      expect(await gone.subscribe([INVALIDATIONS])).toBeUndefined();
+      for (const each of [reader, second, other]) await read('h', each);
+      await closedAlone(gone);
+      await change('h');
+      await expect.poll(() => heard).toEqual([['h'], ['h']]);
+      expect(gone.invalidated).toEqual([]);
+      expect(
+        (await other.failureOf('client', 'TRACKING', 'ON', 'REDIRECT', goneId)).message,
+      ).toMatch(/does not exist/);
+      await second.connection.close();
+    });
+
+    /** Closes it, and waits until the server has heard of it. */
+    async function closedAlone(attempt: Attempt): Promise<void> {
+      const count = await world().connectionCount();
+      await attempt.connection.close();
+      await expect.poll(() => world().connectionCount()).toBe(count - 1);
+    }
+  });
 }

@@ -368,6 +368,11 @@ const CALLS: Readonly<Record<ScriptName, (draw: Draw) => Arguments>> = {
   },
 
   weightedForce(draw) {
+    if (draw.word('all one') === 'one') {
+      const keys = draw.weightedLock();
+      const only = [1, Number.MAX_SAFE_INTEGER, draw.leaseMs(), draw.owner(keys)];
+      return [[keys.lock, keys.leases, keys.line, keys.forcedOwners], only];
+    }
     const { lock, leases, line, forcedOwners } = draw.lock(READ_WRITE_LOCK);
     const least = draw.word(`1 1 ${READ_WRITE}`);
     const most = draw.word(`1 ${READ_WRITE}`);

@@ -463,6 +463,11 @@ function ofWeightedLocks(): Scenario[] {
         [1, 2, 20_000],
       ],
       ['of nobody', { capacity: READ_WRITE, holders: [held] }, [3, 3, 20_000]],
+      [
+        'of one by name',
+        { capacity: 3, holders: [held, byOther] },
+        [1, Number.MAX_SAFE_INTEGER, 20_000, 'me-0123456789ab:1'],
+      ],
     ]),
     ...scenariosOf('weightedLast', [
       ['of two', { capacity: READ_WRITE, holders: [held, byOther] }, []],

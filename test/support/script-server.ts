@@ -18,15 +18,17 @@ export class ScriptServer {
 
   /** `channels`: where somebody listens. */
   constructor(channels: readonly string[] = []) {
-    this.#peer = {
-      classic: new Set(channels),
-      sharded: new Set(channels),
+    const peerOn = (subscribed: readonly string[]): Peer => ({
+      classic: new Set(subscribed),
+      sharded: new Set(subscribed),
       lastWriteMs: 0,
       backlog: undefined,
       message: () => undefined,
       hungUp: () => undefined,
-    };
+    });
+    this.#peer = peerOn([]);
     this.#server.accept(this.#peer);
+    this.#server.accept(peerOn(channels));
   }
 
   /** `instead`: answers commands in the server's place; undefined: it leaves that to the server. */

@@ -110,16 +110,22 @@ export class Master {
     return this.#remembering(locks, leaseMs, renewal);
   }
 
-  /** An extension counts only if the master also remembers the requested lease; both commands are sent at once. */
-  async #remembering<T>(
+  /**
+   * An extension counts only if the master also remembers the requested lease; both commands are sent at once. A loss counts at once: how a lock was
+   * lost is told only to who asks first.
+   */
+  async #remembering<T extends KeepReply | readonly (KeepReply | undefined)[]>(
     locks: readonly ReentrantLockBackend[],
     leaseMs: number,
-    answer: Promise<T>,
+    asked: Promise<T>,
   ): Promise<T> {
-    if (leaseMs === 0) return await answer;
+    if (leaseMs === 0) return await asked;
     const keys = locks.map((lock) => lock.keys.longestLease);
     const remembered = this.connection.run(scripts.remember, keys, [leaseMs], () => undefined);
-    return (await Promise.all([answer, remembered]))[0];
+    remembered.catch(() => undefined);
+    const answer = await asked;
+    if (answer.includes('kept')) await remembered;
+    return answer;
   }
 
   /**

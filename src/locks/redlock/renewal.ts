@@ -2,11 +2,22 @@
 // the key then get it again.
 
 import type { Granted, KeepReply, RenewalLimit, Renewer, Watched } from '../../core/protocol.js';
+import type { Guarded } from '../../core/lookout.js';
 import { mayConcernSome } from '../../redis/failure.js';
-import { type Clock, elapsedMs, now, type TimeLimit } from '../../runtime/clock.js';
+import {
+  type Clock,
+  elapsedMs,
+  type Instant,
+  now,
+  type TimeLimit,
+  type Timer,
+} from '../../runtime/clock.js';
 import type { ReentrantLockBackend } from '../plain.js';
 import { type Answer, poll, valueOf } from './election.js';
 import type { Master } from './master.js';
+
+/** How long a loss that is certain waits for answers that may say how the lock was lost, in milliseconds. */
+const REASON_MS = 20;
 
 /** A Redlock as its renewal sees it. */
 interface RenewedLock {
@@ -30,6 +41,8 @@ export class RedRenewer implements Renewer<RedTarget> {
   readonly kind = 'quorum';
   readonly #clock: Clock;
   readonly #leaseMs: number;
+  /** When a master said last that a grant was forced out: the others may be about to hear it. */
+  readonly #forcedAt = new WeakMap<Granted, Instant>();
 
   /** @param leaseMs - the lease that a renewal sets, in milliseconds */
   constructor(leaseMs: number, clock: Clock) {
@@ -39,6 +52,13 @@ export class RedRenewer implements Renewer<RedTarget> {
 
   batchKey({ lock }: RedTarget): string {
     return lock.batchKey;
+  }
+
+  placesOf({ lock }: RedTarget): Guarded['places'] {
+    return lock.masters.map((master) => ({
+      connection: master.lock.connection,
+      key: master.lock.keys.lock,
+    }));
   }
 
   renew(batch: readonly Watched<RedTarget>[], leaseMs: number): Promise<Replies> {
@@ -54,14 +74,34 @@ export class RedRenewer implements Renewer<RedTarget> {
       const decisions = batch.map(({ target }, index) => {
         const replies = answers.map((answer) => valueOf(answer)?.[index]);
         const reply = kept(replies, target.lock.quorum);
+        if (replies.includes('forced')) this.#forcedAt.set(target.grant, now(this.#clock));
         // Also if the decision was made earlier, since a master that answers late may have lost the key, too.
-        if (isFinal) repair(target, replies, reply, leaseMs);
+        if (isFinal && this.#mayRepair(target)) repair(target, replies, reply, leaseMs);
         return reply;
       });
-      // A majority is enough to keep a lock. But a single master may know how a lock was lost, so a loss waits for all answers.
-      return isFinal || decisions.every((reply) => reply === 'kept') ? decisions : undefined;
+      // A majority is enough. But a single master may know how a lock was lost, so a loss waits a moment for the other answers.
+      if (isFinal || decisions.every((reply) => reply === 'kept')) return decisions;
+      if (decisions.includes(undefined)) return undefined;
+      latest = decisions;
+      timer ??= this.#clock.setTimer(() => {
+        tell(latest);
+      }, REASON_MS);
+      return undefined;
     };
-    return poll(this.#clock, masters, ask, limitMs, decide);
+    let latest: Replies = [];
+    let timer: Timer | undefined;
+    let tell!: (decisions: Replies) => void;
+    const soon = new Promise<Replies>((resolve) => (tell = resolve));
+    const all = poll(this.#clock, masters, ask, limitMs, decide);
+    return Promise.race([all, soon]).finally(() => {
+      this.#clock.clearTimer(timer);
+    });
+  }
+
+  /** Not while it may be forced out on one master after another: it would come back on the first before the last hears of it. */
+  #mayRepair({ grant }: RedTarget): boolean {
+    const forcedAt = this.#forcedAt.get(grant);
+    return !forcedAt || elapsedMs(forcedAt) >= this.#leaseMs / 10;
   }
 }
 

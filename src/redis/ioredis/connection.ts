@@ -12,7 +12,7 @@ import {
   replyError,
   UnsentError,
 } from '../failure.js';
-import type { Argument, Connection, Heard } from '../port.js';
+import { INVALIDATIONS, type Argument, type Connection, type Heard } from '../port.js';
 
 export type Ioredis = Pick<typeof ioredisModule, 'Redis' | 'Command'>;
 
@@ -127,6 +127,7 @@ export class IoredisConnection implements Connection {
 
   readonly subscribe: Connection['subscribe'] = (channels, isSharded, answered) => {
     if (!this.#redis) return;
+    if (channels.includes(INVALIDATIONS)) this.#redis.on('messageBuffer', this.#invalidated);
     let isAnswered = false;
     const settled = (result: unknown): void => {
       const failure = result instanceof Error ? asFailure(result) : undefined;
@@ -176,7 +177,7 @@ export class IoredisConnection implements Connection {
     });
     redis.on('end', this.#end);
     const message = (channel: string, payload: string): void => {
-      this.#heard.message(channel, payload);
+      if (channel !== INVALIDATIONS) this.#heard.message(channel, payload);
     };
     redis.on('message', message);
     redis.on('smessage', message);
@@ -185,6 +186,13 @@ export class IoredisConnection implements Connection {
       this.#heard.moved();
     });
   }
+
+  /** (In `message`, ioredis joins the keys to one text. Its types know of no list.) */
+  readonly #invalidated = (channel: Buffer, keys: unknown): void => {
+    if (String(channel) !== INVALIDATIONS) return;
+    if (Array.isArray(keys)) this.#heard.invalidated(keys.map(String));
+    else if (keys === null) this.#heard.invalidated(undefined);
+  };
 
   /** Waits for an answer of the server; ioredis 5 does not even wait for that to its AUTH, which a PING behind it finds out. */
   #askFirst(redis: Redis, ready: () => void): void {

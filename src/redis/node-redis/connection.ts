@@ -1,7 +1,7 @@
 // One attempt at one connection by node-redis 5 or 6: a client that never reconnects.
 
 import { isReply, isShutOut, LostError, refusal, UnsentError } from '../failure.js';
-import type { Connection, Heard } from '../port.js';
+import { INVALIDATIONS, type Connection, type Heard } from '../port.js';
 import type { Place } from '../redis-url.js';
 
 /** The part that we need of the package `redis`, or `@redis/client`. */
@@ -24,7 +24,8 @@ export interface NodeRedisClient {
   sUnsubscribe(channel: string, listener: Listener): Promise<void>;
 }
 
-type Listener = (payload: string, channel: string) => void;
+/** `payload`: of invalidations, a list of keys, or null. */
+type Listener = (payload: unknown, channel: string) => void;
 
 /** The options of node-redis that we read; all others are passed on. */
 export interface NodeRedisOptions {
@@ -186,7 +187,10 @@ export class NodeRedisConnection implements Connection {
 
   readonly #message: Listener = (payload, channel) => {
     this.bytesRead++;
-    if (this.#state !== 'ended') this.#heard.message(channel, payload);
+    if (this.#state === 'ended') return;
+    if (channel !== INVALIDATIONS) this.#heard.message(channel, String(payload));
+    else if (Array.isArray(payload)) this.#heard.invalidated(payload.map(String));
+    else if (payload === null) this.#heard.invalidated(undefined);
   };
 
   /**

@@ -203,7 +203,7 @@ describe('without a message', () => {
     await soon(all);
   });
 
-  it('a new subscription wakes a waiter, if only the subscriber was gone', async () => {
+  it('a new subscription wakes a waiter, if only the subscriber was gone, and that is no error', async () => {
     await server.holdSilently(awaited, 60_000);
     let all!: Promise<unknown>;
     await server.waiting(waiter, awaited, 5, () => {
@@ -211,8 +211,10 @@ describe('without a message', () => {
     });
     await server.redis.del(awaited.name); // without a message
     expect(await server.scripts(awaited, () => sleep(300))).toBe(0);
+    const errors = eventsOf(waiter, 'error');
     await server.redis.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
     await soon(all);
+    expect(errors).toEqual([]);
   });
 
   it('forceUnlock() by another client wakes a waiter', async () => {

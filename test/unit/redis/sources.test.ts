@@ -655,7 +655,13 @@ function optionsOf(source: object): Record<string, unknown> {
   const nodeRedis = { createClient: () => template } as unknown as NodeRedis;
   const library: Library = nodeRedisLibrary(source, () => nodeRedis);
   const silent = (): void => undefined;
-  const heard = { ready: silent, ended: silent, message: silent, moved: silent };
+  const heard = {
+    ready: silent,
+    ended: silent,
+    message: silent,
+    moved: silent,
+    invalidated: silent,
+  };
   if (library.target.kind === 'single') library.open(library.target.address, 'commands', heard);
   return given as Record<string, unknown>;
 }

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { failureKind } from '../../../src/redis/failure.js';
+import { INVALIDATIONS } from '../../../src/redis/port.js';
 import { PROCESS_CLOCK } from '../../../src/runtime/clock.js';
 import { memoryLibrary, WholeNetwork, type Network } from '../../../src/testing/connection.js';
 import { MemoryServer } from '../../../src/testing/server.js';
@@ -14,6 +15,13 @@ function memoryWorld(delayMs: number): PortWorld {
   const network = new WholeNetwork(PROCESS_CLOCK);
   network.delayMs = delayMs;
   const library = memoryLibrary(server, network);
+  const alone = async (command: Lowercase<string>, ...args: string[]): Promise<unknown> => {
+    const other = new Attempt(library, ADDRESS);
+    await other.ready;
+    const answer = await other.ask(command, ...args);
+    await other.connection.close();
+    return answer;
+  };
   return {
     hasSharded: () => Promise.resolve(true),
     attempt: (purpose) => new Attempt(library, ADDRESS, purpose),
@@ -26,13 +34,10 @@ function memoryWorld(delayMs: number): PortWorld {
       await sleep(50);
       server.hangUp();
     },
-    async publish(channel, payload, isSharded) {
-      const publisher = new Attempt(library, ADDRESS);
-      await publisher.ready;
-      const count = await publisher.ask(isSharded ? 'spublish' : 'publish', channel, payload);
-      await publisher.connection.close();
-      return count as number;
-    },
+    publish: (channel, payload, isSharded) =>
+      alone(isSharded ? 'spublish' : 'publish', channel, payload) as Promise<number>,
+    flush: () => alone('flushall'),
+    evict: () => alone('del', ...server.keys.names),
   };
 }
 
@@ -102,5 +107,31 @@ describe('a server in memory', () => {
     await attempt.connection.close();
     expect(await attempt.ended).toBeUndefined();
     expect(server.connectionCount).toBe(1);
+  });
+
+  it('that restarts has forgotten who has read what, and counts its connections anew', async () => {
+    const server = new MemoryServer(PROCESS_CLOCK);
+    const library = memoryLibrary(server, new WholeNetwork(PROCESS_CLOCK));
+    const trio = async (): Promise<[reader: Attempt, hearer: Attempt, other: Attempt]> => {
+      const [reader, hearer, other] = [1, 2, 3].map(() => new Attempt(library, ADDRESS)) as [
+        Attempt,
+        Attempt,
+        Attempt,
+      ];
+      await Promise.all([reader.ready, hearer.ready, other.ready]);
+      const id = Number(await hearer.ask('client', 'ID'));
+      expect(id).toBe(2);
+      await reader.ask('client', 'TRACKING', 'ON', 'REDIRECT', id);
+      await hearer.subscribe([INVALIDATIONS]);
+      return [reader, hearer, other];
+    };
+    const [reader] = await trio();
+    await reader.ask('hget', 'h', 'field');
+    server.restart(false);
+    const [, hearer, other] = await trio();
+    await other.ask('hset', 'h', 'field', 1);
+    await other.ask('ping');
+    await hearer.ask('ping');
+    expect(hearer.invalidated).toEqual([]);
   });
 });

@@ -23,7 +23,7 @@ it('waits for the lock, and sends the report once more if the lock is lost', asy
   expect(sent).toHaveLength(1);
   expect(redis.holders('report')).toHaveLength(1);
 
-  redis.restart({ empty: true }); // the lock is gone, which the next renewal tells
+  redis.restart({ empty: true }); // the lock is gone, which its client notices when it has reconnected
   await redis.advance(10_000);
   await sending;
   expect(sent[0]?.aborted).toBe(true);
