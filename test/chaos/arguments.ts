@@ -9,6 +9,7 @@ export const USAGE = `usage: npm run chaos -- [--kind ${KINDS.join('|')}|all] [-
   --seed        of the first round, the next one has the next (at random)
   --topology    ${TOPOLOGIES.join('|')}: only these servers (as the seed says; Redlocks have masters)
   --only        only these faults, by name, with commas
+  --long        only rounds with long leases, in which locks are taken away from their holders
   --seconds     how long faults begin in each round (15)
   --beside      how many rounds at a time (1)
   --out         where reports are written (chaos-reports)
@@ -37,6 +38,7 @@ export function readArguments(args: readonly string[]): Arguments {
       minutes: { type: 'string', default: '10' },
       rounds: { type: 'string' },
       seed: { type: 'string', default: String(Math.floor(Math.random() * 1e6)) },
+      long: { type: 'boolean' },
       topology: { type: 'string' },
       only: { type: 'string' },
       seconds: { type: 'string', default: '15' },
@@ -53,6 +55,7 @@ export function readArguments(args: readonly string[]): Arguments {
     beside: number('beside', values.beside),
     out: values.out,
     wishes: {
+      isLong: values.long,
       topology:
         values.topology === undefined ? undefined : oneOf<Topology>(TOPOLOGIES, values.topology),
       nemeses: values.only === undefined ? undefined : faultsIn(values.only),

@@ -16,6 +16,8 @@ export interface Excuses {
   readonly endsHolds?: boolean;
   /** With `loses`: a holder of one of these from before has certainly lost it. */
   readonly isCertain?: boolean;
+  /** With `loses`: keys were deleted, flushed, evicted or forced out at a server that goes on: their holders are told at once. */
+  readonly isDeletion?: boolean;
   /** The order in the lines for these locks may have changed. */
   readonly disorders?: readonly string[];
   /** How far the clock of a server is ahead meanwhile: a client that uses it may then be ahead of a later one. */

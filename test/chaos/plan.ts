@@ -62,6 +62,8 @@ export interface Plan {
   readonly clientsPerWorker: number;
   readonly callersPerClient: number;
   readonly watchdogMs: number;
+  /** Whether leases are so long that a holder whose lock is taken away is told of it long before a renewal finds it. */
+  readonly isLong?: boolean;
   readonly commandTimeoutMs: number;
   /** How long one master of a Redlock may take. */
   readonly nodeTimeoutMs: number;
@@ -79,10 +81,26 @@ export interface Plan {
 export interface PlanWishes {
   /** Whether Redlocks give tokens; by default some do. */
   readonly isFenced?: boolean | undefined;
+  /** Whether leases are long; by default they are in some rounds, unless `nemeses` are given. */
+  readonly isLong?: boolean | undefined;
   readonly topology?: Topology | undefined;
   readonly faultsMs?: number | undefined;
   /** Only these faults. */
   readonly nemeses?: readonly string[] | undefined;
+}
+
+/** How many times as long leases are where they are long: renewals are seconds apart. */
+export const LONG = 10;
+
+/** The lease by which callers and faults measure how long they take. */
+export function paceMs({
+  watchdogMs,
+  isLong,
+}: {
+  readonly watchdogMs: number;
+  readonly isLong?: boolean | undefined;
+}): number {
+  return isLong ? watchdogMs / LONG : watchdogMs;
 }
 
 /** Whether a lock has several holders, each with a weight and a lease of its own. */

@@ -1,11 +1,15 @@
 // What goes wrong in a simulation. Each fault is noted with what it may excuse, in the words of the fault campaign.
 import { RESTART_EMPTY } from '../chaos/checker/evidence.js';
+import { WISHES } from '../../src/core/lookout.js';
+import { LockKeys } from '../../src/redis/keys.js';
+import { INVALIDATIONS } from '../../src/redis/port.js';
 import { scripts } from '../../src/redis/scripts.generated.js';
+import { grouped } from '../chaos/checker/history.js';
 import type { Excuses, Touched } from '../chaos/faults.js';
 import { stepMs, STEPS_SERVER_CLOCK } from '../chaos/nemeses/processes.js';
 import { someKey } from '../chaos/nemeses/servers.js';
 import { planFaults } from '../chaos/plan-round.js';
-import { isWeighted, type Kind, type PlannedFault } from '../chaos/plan.js';
+import { paceMs, type Kind, type PlannedFault } from '../chaos/plan.js';
 import { Random } from '../chaos/random.js';
 import type { Direction, Link, SimServer, Treatment } from './network.js';
 import type { World } from './world.js';
@@ -131,6 +135,26 @@ const NEMESES: readonly Nemesis[] = [
     };
     return () => {
       link.treatMessage = undefined;
+      link.cutHearers();
+    };
+  }),
+  onLinks('end the connections that tell of changes', 4, [0, 0], (link, { amount }) => {
+    for (const [reader, hearer] of link.pairs) {
+      if (amount < 0.7) hearer.cut();
+      if (amount > 0.4) reader.cut();
+    }
+    return undefined;
+  }),
+  onServers('refuse to tell of changes', 2, [0.3, 3], (server) => {
+    server.tell('refusals');
+    return () => {
+      server.tell('changes');
+    };
+  }),
+  onServers('promise to tell of changes, and do not', 2, [0.3, 3], (server) => {
+    server.tell('nothing');
+    return () => {
+      server.tell('changes');
     };
   }),
   onServers('CLIENT KILL', 2, [0, 0], (server) => {
@@ -192,35 +216,140 @@ const NEMESES: readonly Nemesis[] = [
       });
     },
   },
+  onKeys('delete a key', 6, (world, fault, server) => {
+    const { lock, key } = someKey(world.plan, fault);
+    takeAway(world, 'delete a key', server, [{ lock, key }]);
+    return undefined;
+  }),
+  onKeys('evict keys', 3, (world, { target, amount }, server) => {
+    const random = new Random(target, 'evicted');
+    const known = world.plan.locks.flatMap((lock) => keysOf(lock).map((key) => ({ lock, key })));
+    const present = known.filter(({ key }) => server.keys.names.includes(key));
+    const evicted = present.length > 0 ? random.some(present, Math.ceil(3 * amount)) : [];
+    takeAway(world, 'evict keys', server, evicted);
+    return undefined;
+  }),
   {
-    name: 'delete a key',
-    weight: 6,
-    leases: [0, 0],
-    isPossible: ({ plan }) => isWeighted(plan) || plan.kind === 'kept',
-    begin(world, fault) {
-      const { lock, key, isHolders } = someKey(world.plan, fault);
-      const [server] = world.servers;
-      if (!server || server.isDown || server.process.isStopped) return undefined;
-      if (server.ask('del', key) !== 1) return undefined;
-      const loses = isHolders ? { loses: [lock], endsHolds: true, isCertain: true } : {};
-      world.faults
-        .begin(
-          this.name,
-          { clients: [], servers: [0] },
-          { ...loses, disorders: [lock] },
-          `"${key}"`,
-        )
-        .end();
+    ...onKeys('flush all keys', 2, (world, _fault, server) => {
+      world.trace(`flushed ${server.index}`);
+      server.ask('flushall');
+      const excuses = { ...FORGETS, isCertain: world.servers.length === 1, isDeletion: true };
+      const disorders = world.plan.locks;
+      note(world, 'flush all keys', server, { ...excuses, disorders });
       return undefined;
-    },
+    }),
+    // Which token was the last one most masters must know.
+    isPossible: ({ plan }) => plan.topology === 'single' || plan.fencing === undefined,
   },
+  {
+    // Whoever it is writes what is there already.
+    ...onKeys('write to keys all the time', 3, writeAllTheTime),
+    leases: [0.3, 3],
+  },
+  onKeys('publish forged words', 3, (world, _fault, server) => {
+    for (const [client, numbers] of ownersAt(world, server))
+      for (const word of [`${numbers.join()} forced`, `${numbers.join()} gone`, 'x forced', ' '])
+        server.ask('publish', `${WISHES}${client}`, word);
+    for (const lock of world.plan.locks) server.ask('publish', INVALIDATIONS, lock);
+    note(world, 'publish forged words', server, {});
+    return undefined;
+  }),
 ];
+
+/** All that may be known of a lock by its server. */
+function keysOf(lock: string): string[] {
+  const keys = new LockKeys(lock);
+  const { leases, line, places, permits } = keys;
+  return [lock, leases, line, places, permits, keys.counter(false), keys.counter(true)];
+}
+
+/** Deletes those that are there. Who lost what by it, and in which line, is all that it excuses. */
+function takeAway(
+  world: World,
+  name: string,
+  server: SimServer,
+  keys: readonly { readonly lock: string; readonly key: string }[],
+): void {
+  for (const { lock, key } of keys) {
+    if (server.ask('del', key) !== 1) continue;
+    const isHolders = key === lock || key === new LockKeys(lock).leases;
+    const isCertain = isHolders && world.servers.length === 1;
+    const isToken = key === new LockKeys(lock).counter(false);
+    const loses =
+      isHolders || isToken
+        ? { loses: [lock], endsHolds: isHolders, isCertain, isDeletion: true }
+        : {};
+    note(world, name, server, { ...loses, disorders: [lock] }, `"${key}"`);
+  }
+}
+
+/** Notes what has happened at once, to no connection. */
+function note(
+  world: World,
+  name: string,
+  server: SimServer,
+  excuses: Excuses,
+  detail?: string,
+): void {
+  world.faults.begin(name, { clients: [], servers: [server.index] }, excuses, detail).end();
+}
+
+/** The numbers of the owners that hold a lock there, by client. */
+function ownersAt({ plan }: World, server: SimServer): Map<string, string[]> {
+  const owners = plan.locks.flatMap((lock) => fieldsOf(server, lock).map(([field]) => field));
+  const byClient = grouped(owners, (owner) => owner.replace(/:[^:]*$/, ''));
+  return new Map(
+    [...byClient].map(([client, its]) => [client, its.map((owner) => owner.replace(/.*:/, ''))]),
+  );
+}
+
+/** The owners that hold a lock there, and what they have. */
+function fieldsOf(server: SimServer, lock: string): [owner: string, count: string][] {
+  const value = server.keys.entry(lock)?.value;
+  return value instanceof Map ? [...value].filter(([field]) => field.includes(':')) : [];
+}
+
+const WRITE_EVERY_MS = 7;
+
+function writeAllTheTime(world: World, _fault: PlannedFault, server: SimServer): () => void {
+  let isOver = false;
+  const write = (): void => {
+    if (isOver) return;
+    if (!server.isDown && !server.process.isStopped)
+      for (const lock of world.plan.locks)
+        for (const [owner, count] of fieldsOf(server, lock)) server.ask('hset', lock, owner, count);
+    world.time.at(world.time.nowMs + WRITE_EVERY_MS, write);
+  };
+  write();
+  return () => {
+    isOver = true;
+  };
+}
+
+/** What long rounds are about; and how many leases lie between two such faults: holds have to become old enough to be told of one. */
+const TAKINGS: ReadonlySet<string> = new Set([
+  'delete a key',
+  'evict keys',
+  'flush all keys',
+  'write to keys all the time',
+  'end the connections that tell of changes',
+]);
+const TAKEN_EVERY = [0.5, 3] as const;
 
 /** What happens in a round. */
 export function faultsOf(world: World): PlannedFault[] {
   const { plan } = world;
   const possible = NEMESES.filter(({ isPossible }) => isPossible?.(world) ?? true);
-  return planFaults(new Random(plan.seed, `faults ${plan.kind}`), possible, plan);
+  const random = new Random(plan.seed, `faults ${plan.kind}`);
+  if (!plan.isLong) return planFaults(random, possible, plan);
+  const pace = { ...plan, watchdogMs: paceMs(plan) };
+  const takings = possible
+    .filter(({ name }) => TAKINGS.has(name))
+    .map((nemesis) => ({ ...nemesis, leases: TAKEN_EVERY }));
+  const others = random.chance(0.5) ? possible : [];
+  return [...planFaults(random, takings, pace, 2), ...planFaults(random, others, pace, 1)].sort(
+    (one, other) => one.atMs - other.atMs,
+  );
 }
 
 /** Has them happen, and end, at their times. */
@@ -330,6 +459,28 @@ function swallowing(name: string, to: readonly Direction[], onlySubscribers = fa
       link.heal(amount < 0.5);
     };
   });
+}
+
+/** What happens to keys: at one server, or at all of several masters. */
+function onKeys(
+  name: string,
+  weight: number,
+  act: (world: World, fault: PlannedFault, server: SimServer) => (() => void) | undefined,
+): Nemesis {
+  return {
+    name,
+    weight,
+    leases: [0, 0],
+    begin(world, fault) {
+      const { servers } = world;
+      const chosen = fault.amount < 0.5 ? [servers[fault.target % servers.length]!] : servers;
+      const present = chosen.filter((server) => !server.isDown && !server.process.isStopped);
+      const ends = present.map((server) => act(world, fault, server));
+      return () => {
+        for (const end of ends) end?.();
+      };
+    },
+  };
 }
 
 /** Of a server; with several masters of one or two of them. */

@@ -1,6 +1,8 @@
 // The servers of a simulation, and what lies between them and the clients. Every delivery takes a while, and may be lost with its connection. A server is
 // in memory, with a clock of its own: it may stand still, be down, forget, and get what is lost, doubled or late.
+import { INVALIDATIONS } from '../../src/redis/port.js';
 import type { Network, Way } from '../../src/testing/connection.js';
+import type { Reply } from '../../src/testing/lua-runtime.js';
 import type * as Testing from '../../src/testing/server.js';
 import { FORCE_SHA1S } from '../chaos/nemeses/network.js';
 import type { Random } from '../chaos/random.js';
@@ -40,10 +42,35 @@ export class Link {
     this.random = random;
   }
 
-  pipe(process: SimProcess, isSubscriber: boolean): Pipe {
-    const pipe = new Pipe(this.#time, this, process, isSubscriber);
+  pipe(process: SimProcess, isSubscriber: boolean, client: string): Pipe {
+    const pipe = new Pipe(this.#time, this, process, isSubscriber, client);
     this.pipes.add(pipe);
     return pipe;
+  }
+
+  /** The connections on which the server is asked to tell of changes, each with the one on which it does. */
+  get pairs(): readonly (readonly [reader: Pipe, hearer: Pipe])[] {
+    const pipes = [...this.pipes].filter(({ peer }) => peer && this.server.peers.has(peer));
+    return pipes.flatMap((reader) =>
+      pipes
+        .filter(({ peer }) => peer!.id === reader.peer!.toldTo && peer!.classic.has(INVALIDATIONS))
+        .map((hearer) => [reader, hearer] as const),
+    );
+  }
+
+  /** Whether this client is told of changes, and nothing is in the way of that. */
+  isTelling(client: string): boolean {
+    const { server, delayMs, swallowed, treat, treatMessage } = this;
+    if (swallowed || treat || treatMessage || delayMs.server + delayMs.client > 0) return false;
+    if (server.process.isStopped || server.tells !== 'changes') return false;
+    return this.pairs.some(
+      ([reader, hearer]) => reader.client === client && !reader.isSilent && !hearer.isSilent,
+    );
+  }
+
+  /** What was lost of what a connection tells nobody finds out: then it ends. */
+  cutHearers(): void {
+    for (const [, hearer] of this.pairs) hearer.cut();
   }
 
   cut(): void {
@@ -82,6 +109,8 @@ export class Pipe implements Network {
   readonly link: Link;
   readonly #process: SimProcess;
   readonly #isSubscriber: boolean;
+  /** Whose it is. */
+  readonly client: string;
   /** The server's end of it, once it was accepted. */
   peer: Peer | undefined;
   readonly #time: VirtualTime;
@@ -94,11 +123,18 @@ export class Pipe implements Network {
   #sentCount = 0;
   #lostCount = 0;
 
-  constructor(time: VirtualTime, link: Link, process: SimProcess, isSubscriber: boolean) {
+  constructor(
+    time: VirtualTime,
+    link: Link,
+    process: SimProcess,
+    isSubscriber: boolean,
+    client: string,
+  ) {
     this.#time = time;
     this.link = link;
     this.#process = process;
     this.#isSubscriber = isSubscriber;
+    this.client = client;
   }
 
   get isSilent(): boolean {
@@ -180,6 +216,8 @@ export class SimServer extends MemoryServer {
   /** The connection by which something has just arrived. */
   #via: Pipe | undefined;
   #isDown = false;
+  /** Whether it tells of changes who asks for that, refuses to, or says that it will and does not. */
+  tells: 'changes' | 'refusals' | 'nothing' = 'changes';
   /** How many commands it has run. */
   commandCount = 0;
   /** For how long a command may be under way that is doubled, or late, in milliseconds. */
@@ -224,15 +262,20 @@ export class SimServer extends MemoryServer {
     if (pipe) {
       if (pipe.link.isRefusing) return false;
       pipe.peer = peer;
+      const treated = (deliver: () => void): void => {
+        for (const delayMs of pipe.link.treatMessage?.() ?? [0])
+          if (delayMs === 0) deliver();
+          else this.#time.at(this.#time.nowMs + delayMs, deliver);
+      };
       const message = peer.message.bind(peer);
       peer.message = (channel, payload) => {
-        const delays = pipe.link.treatMessage?.() ?? [0];
-        for (const delayMs of delays)
-          if (delayMs === 0) message(channel, payload);
-          else
-            this.#time.at(this.#time.nowMs + delayMs, () => {
-              message(channel, payload);
-            });
+        treated(() => {
+          message(channel, payload);
+        });
+      };
+      const invalidated = peer.invalidated?.bind(peer);
+      peer.invalidated = (keys) => {
+        treated(() => invalidated?.(keys));
       };
     }
     return super.accept(peer);
@@ -289,6 +332,26 @@ export class SimServer extends MemoryServer {
     });
     this.leave(peer);
     return answer;
+  }
+
+  /** From now on. What it does not tell in between nobody finds out: then the connections end that should have been told. */
+  tell(tells: SimServer['tells']): void {
+    this.tells = tells;
+    for (const peer of [...this.peers]) {
+      if (peer.toldTo === undefined) continue;
+      this.leave(peer);
+      peer.hungUp();
+    }
+  }
+
+  protected override client(peer: Peer, what = '', ...more: readonly string[]): Reply {
+    if (this.tells === 'refusals' && what.toUpperCase() === 'TRACKING')
+      return { err: "NOPERM this user has no permissions to run the 'client|tracking' command" };
+    return super.client(peer, what, ...more);
+  }
+
+  protected override invalidate(id: number | undefined, keys?: readonly string[]): void {
+    if (this.tells === 'changes') super.invalidate(id, keys);
   }
 
   override down(): void {

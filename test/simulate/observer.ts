@@ -13,6 +13,7 @@ export function observe(world: World, looks: Look[], isOver: () => boolean): voi
     if (server.isDown) continue;
     for (const lock of world.plan.locks) looks.push(look(world, server, lock));
   }
+  world.noteDeafness();
   const { time } = world;
   if (isOver()) return;
   time.at(time.nowMs + LOOK_EVERY_MS, () => {

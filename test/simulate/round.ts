@@ -7,7 +7,7 @@ import type { History } from '../chaos/checker/history.js';
 import { violation, type Evidence, type Violation } from '../chaos/checker/evidence.js';
 import type { Look } from '../chaos/checker/looks.js';
 import { planRound } from '../chaos/plan-round.js';
-import type { Kind, Plan, PlanWishes } from '../chaos/plan.js';
+import { paceMs, type Kind, type Plan, type PlanWishes } from '../chaos/plan.js';
 import { faultsOf, schedule } from './faults.js';
 import { observe } from './observer.js';
 import type { SimServer } from './network.js';
@@ -27,6 +27,8 @@ export interface RoundResult {
   readonly tookMs: number;
 }
 
+/** In one of so many rounds leases are long: whoever loses one must be told at once, since its next renewal is far off. */
+const LONG_EVERY = 3;
 /** How long servers may take to hear that somebody has gone. */
 const AT_ONCE_MS = 300;
 /** How much longer than `commandTimeout` the sockets of a closing client may take. */
@@ -43,6 +45,7 @@ export async function playRound(
     topology: 'single',
     nemeses: [],
     faultsMs: 8_000,
+    isLong: seed % LONG_EVERY === 0,
     ...wishes,
   });
   const world = new World(plan, trace);
@@ -70,6 +73,7 @@ export async function playRound(
       plan,
       history,
       faults: world.faults.all,
+      deafness: world.deafness,
       looks,
       healedAt,
       stoppedAt,
@@ -124,7 +128,8 @@ async function close(world: World, healedAt: number): Promise<Violation[]> {
   await time.play(time.nowMs + plan.commandTimeoutMs + CLOSE_SLACK_MS, () => closing === 0);
   if (closing > 0) accuse(`${closing} clients did not close`);
   // What a killed process held, or a late command took, stays for its lease; no lease here is longer than this.
-  await time.play(Math.max(time.nowMs, healedAt + 2 * plan.watchdogMs) + AT_ONCE_MS);
+  const lapsedAt = healedAt + 2 * paceMs(plan) + 2 * plan.watchdogMs;
+  await time.play(Math.max(time.nowMs, lapsedAt) + AT_ONCE_MS);
   for (const [worker, { process }] of crews.entries())
     if (process.timers.size > 0) accuse(`worker ${worker} has ${process.timers.size} timers`);
   // Places whose line was deleted stay for as long as the lock is in use, and for one lease.

@@ -47,7 +47,7 @@ export async function playTurns(
     const process = shared ?? new SimProcess(time, machine);
     const link = new Link(time, server, random.fork(`link ${index}`));
     const own = random.fork(`client ${index}`);
-    const library = libraryOf(link, process, () => own.next());
+    const library = libraryOf(link, process, () => own.next(), `t${index}`);
     const redis = { [LIBRARY]: () => library };
     const client = new Holdfast({ redis, clientId: `t${index}`, wait: Infinity });
     return { process, client, count: 0 };

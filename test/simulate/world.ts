@@ -4,9 +4,10 @@ import type * as Connection from '../../src/testing/connection.js';
 import type { Library } from '../../src/redis/port.js';
 import type * as Port from '../../src/redis/port.js';
 import { LockKeys } from '../../src/redis/keys.js';
+import type { Deafness } from '../chaos/checker/evidence.js';
 import { History } from '../chaos/checker/history.js';
 import { FaultLog } from '../chaos/faults.js';
-import type { Plan } from '../chaos/plan.js';
+import { paceMs, type Plan } from '../chaos/plan.js';
 import { Random } from '../chaos/random.js';
 import { Beliefs, type SectionsContext } from '../chaos/worker/section.js';
 import { actionsOf } from '../chaos/worker/actions.js';
@@ -46,6 +47,10 @@ export class World {
   readonly machines: readonly Machine[];
   readonly history: History;
   readonly faults = new FaultLog(() => this.time.nowMs);
+  /** Times at which a client was not told of changed keys. */
+  readonly deafness: Deafness[] = [];
+  /** Those that last, by client. */
+  readonly #deaf = new Map<string, Deafness & { until: number }>();
   noteCount = 0;
   /** When the last note was written. */
   #notedMs = 0;
@@ -65,7 +70,7 @@ export class World {
     this.servers = Array.from({ length: count }, (_, index) => {
       const machine = { wallAheadMs: plan.clocksAheadMs?.[index] ?? 0 };
       const random = this.random.fork(`server ${index}`);
-      const latestMs = 2 * plan.watchdogMs;
+      const latestMs = 2 * paceMs(plan);
       return new SimServer(
         index,
         this.time,
@@ -104,6 +109,22 @@ export class World {
     this.noteCount++;
     this.trace(`${process} ${JSON.stringify(note)}`);
     this.history.take({ at: at ?? this.#notedMs, ...note }, process);
+  }
+
+  /** Writes down which clients are not told of changed keys now. */
+  noteDeafness(): void {
+    const { nowMs } = this.time;
+    const parties = this.crews.flatMap((crew) => crew.parties);
+    for (const [index, { clientId: client }] of parties.entries()) {
+      const isDeaf = !this.links[index]!.every((link) => link.isTelling(client));
+      const deaf = this.#deaf.get(client);
+      if (deaf) deaf.until = nowMs;
+      if (isDeaf && !deaf) {
+        const begins = { client, from: nowMs, until: nowMs };
+        this.deafness.push(begins);
+        this.#deaf.set(client, begins);
+      } else if (!isDeaf) this.#deaf.delete(client);
+    }
   }
 
   /** A worker begins, or begins again. */
@@ -166,7 +187,7 @@ export class World {
   #sources(client: number, process: SimProcess, name: string): readonly HoldfastOptions['redis'][] {
     return this.links[client]!.map((link) => {
       const random = this.random.fork(`client ${name} ${link.server.index}`);
-      return { [LIBRARY]: () => libraryOf(link, process, () => random.next()) };
+      return { [LIBRARY]: () => libraryOf(link, process, () => random.next(), name) };
     });
   }
 
@@ -189,8 +210,13 @@ export class World {
   }
 }
 
-/** The server at the other end of the link, for a client of this process. */
-export function libraryOf(link: Link, process: SimProcess, random: () => number): Library {
+/** The server at the other end of the link, for this client of this process. */
+export function libraryOf(
+  link: Link,
+  process: SimProcess,
+  random: () => number,
+  client: string,
+): Library {
   const { target, keyPrefix } = memoryLibrary(link.server, { carry: () => undefined });
   return {
     target,
@@ -198,7 +224,7 @@ export function libraryOf(link: Link, process: SimProcess, random: () => number)
     clock: process.clock,
     random,
     open(address, purpose, heard) {
-      const pipe = link.pipe(process, purpose === 'subscriptions');
+      const pipe = link.pipe(process, purpose === 'subscriptions', client);
       return memoryLibrary(link.server, pipe).open(address, purpose, heard);
     },
   };

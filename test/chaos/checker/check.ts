@@ -8,6 +8,7 @@ import {
   unknownTokens,
   wrongTokens,
 } from './tokens.js';
+import { twoForTooLong } from './deletions.js';
 import { violation, type Evidence, type Violation } from './evidence.js';
 import {
   freedTooEarly,
@@ -31,6 +32,7 @@ import {
 
 const RULES = [
   twoHolders,
+  twoForTooLong,
   freedTooEarly,
   notOnTheServer,
   wrongCounts,

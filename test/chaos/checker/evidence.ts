@@ -10,6 +10,8 @@ export interface Evidence {
   readonly history: History;
   readonly faults: readonly Fault[];
   readonly looks: readonly Look[];
+  /** When clients were not told of changed keys, if that is known; left out: the faults tell when that may have been. */
+  readonly deafness?: readonly Deafness[];
   /** When everything was healed. */
   readonly healedAt: number;
   /** When the callers were told to stop. */
@@ -20,6 +22,13 @@ export interface Evidence {
   readonly unnotedMs?: number;
   /** Times at which the campaign's own process was suspended: then nothing here can count as late. */
   readonly ownLags: readonly { readonly at: number; readonly ms: number }[];
+}
+
+/** A time in which one of the connections was not there, or did not do its work, by which a client is told of changed keys. */
+export interface Deafness {
+  readonly client: string;
+  readonly from: number;
+  readonly until: number;
 }
 
 /** A promise that was not kept. */
@@ -53,6 +62,8 @@ export interface Loss {
   readonly why: string;
   /** A holder from before `from` has certainly lost the lock by `until`. */
   readonly isCertain: boolean;
+  /** Its holders are told of it at once. */
+  readonly isDeletion: boolean;
 }
 
 /** Other faults may or may not cost a key; this one does, if it is noted as a loss at all. */
@@ -74,7 +85,8 @@ export function lossesOf({ faults, history, plan }: Evidence): Loss[] {
       (other) => other.nemesis.startsWith(TAKES_OVER) && isSoonAfter(other.from, from),
     );
     const isCertain = (fault.isCertain ?? nemesis === RESTART_EMPTY) && !isUndone;
-    return loses ? [{ from, until, locks: loses, why: nemesis, isCertain }] : [];
+    const { isDeletion = false } = fault;
+    return loses ? [{ from, until, locks: loses, why: nemesis, isCertain, isDeletion }] : [];
   });
   // A forceUnlock() of a Redlock succeeds without the masters that do not answer in time, or whose connection ends: to these it may still be
   // under way.
@@ -88,6 +100,7 @@ export function lossesOf({ faults, history, plan }: Evidence): Loss[] {
     locks,
     half,
     why: 'forceUnlock',
+    isDeletion: true,
     // A server may also forget that a holder was forced out.
     isCertain:
       isKnown &&

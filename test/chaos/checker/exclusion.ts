@@ -17,10 +17,34 @@ const COPIES = 'lose, double and delay commands';
 
 /** Two holders that both still believed at one instant, of which neither is nested in the other. */
 export function twoHolders(evidence: Evidence): Violation[] {
+  return overlaps(evidence)
+    .filter(({ losers }) => losers.length === 0)
+    .map(({ lock, holders, from, until }) => {
+      const [one, other] = holders;
+      const ms = until - from;
+      const message = `both ${one.id} and ${other.id} believed for ${ms.toFixed(1)} ms that they hold "${lock}"`;
+      return violation('two holders', from, message, holders, lock);
+    });
+}
+
+/** Two that believed at the same time that they hold a lock. */
+interface Overlap {
+  readonly lock: string;
+  /** In the order in which they entered. */
+  readonly holders: readonly [Section, Section];
+  /** When the second one entered. */
+  readonly from: number;
+  readonly until: number;
+  /** Which of them had lost the lock when the other one came, and by what. */
+  readonly losers: readonly { readonly section: Section; readonly loss: Loss }[];
+}
+
+/** All of them, unless they may hold it at the same time. */
+export function overlaps(evidence: Evidence): Overlap[] {
   const { history, plan } = evidence;
   if (plan.permits) return []; // allowed, as long as there are permits
   const losses = lossesOf(evidence);
-  const violations: Violation[] = [];
+  const found: Overlap[] = [];
   for (const lock of plan.locks) {
     const believing: { section: Section; from: number; until: number }[] = [];
     for (const section of history.entered) {
@@ -32,15 +56,14 @@ export function twoHolders(evidence: Evidence): Violation[] {
         if (section.half === 'read' && other.section.half === 'read') continue;
         if (history.around(section).includes(other.section)) continue;
         if (history.around(other.section).includes(section)) continue;
-        if (isExcused(evidence, losses, other.section, section)) continue;
-        const ms = Math.min(until, other.until) - from;
-        const message = `both ${other.section.id} and ${section.id} believed for ${ms.toFixed(1)} ms that they hold "${lock}"`;
-        violations.push(violation('two holders', from, message, [other.section, section], lock));
+        const holders = [other.section, section] as const;
+        const losers = losersAmong(evidence, losses, holders);
+        found.push({ lock, holders, from, until: Math.min(until, other.until), losers });
       }
       believing.push({ section, from, until });
     }
   }
-  return violations;
+  return found;
 }
 
 /** A lock was to stay taken though it is released, and somebody else had it within that time. */
@@ -63,20 +86,19 @@ export function freedTooEarly(evidence: Evidence): Violation[] {
   });
 }
 
-/** One of them had lost the lock, by a noted event, when the other one came. */
-function isExcused(
+/** Those that had lost the lock, by a noted event, when the other one came. */
+function losersAmong(
   evidence: Evidence,
   losses: readonly Loss[],
-  one: Section,
-  other: Section,
-): boolean {
+  [one, other]: Overlap['holders'],
+): Overlap['losers'] {
   const { history } = evidence;
-  if (history.root(one) === history.root(other)) return false; // branches of one holder: no server decides about them
-  return losses.some(
-    (loss) =>
-      (isTouched(evidence, one, loss) && loss.from <= other.enteredAt!) ||
-      (isTouched(evidence, other, loss) && loss.from <= one.enteredAt!),
-  );
+  if (history.root(one) === history.root(other)) return []; // branches of one holder: no server decides about them
+  const lostBy = (section: Section, { enteredAt }: Section): Overlap['losers'] =>
+    losses
+      .filter((loss) => isTouched(evidence, section, loss) && loss.from <= enteredAt!)
+      .map((loss) => ({ section, loss }));
+  return [...lostBy(one, other), ...lostBy(other, one)];
 }
 
 /** A holder that believes while the key is another owner's, or nobody's. */

@@ -1,4 +1,6 @@
 // A loss is reported, in time and in all ways; and nothing else is reported as a loss.
+import { isWeighted } from '../plan.js';
+import { isListening, toldWithinMs } from './deletions.js';
 import {
   isDisturbed,
   isTouched,
@@ -55,7 +57,11 @@ export function untoldLosses(evidence: Evidence): Violation[] {
       // It is renewed, or checked, every third of the watchdog's timeout; then it must have known.
       const looksBy = loss.until + plan.watchdogMs / 2 + plan.commandTimeoutMs + TURN_MS;
       const isWell = !isDisturbed(evidence, section, loss.until, looksBy);
-      const knowsBy = isWell ? Math.min(looksBy, endsAt) : endsAt;
+      // Permits and readers may lose a key of which nobody is told.
+      const toldBy = loss.until + toldWithinMs(evidence, section, loss.until);
+      const isTold =
+        loss.isDeletion && !isWeighted(plan) && isListening(evidence, section, loss.until, toldBy);
+      const knowsBy = Math.min(endsAt, isWell ? looksBy : Infinity, isTold ? toldBy : Infinity);
       if (last > knowsBy + SLACK_MS)
         accuse(
           section,

@@ -5,6 +5,7 @@ import {
   LATE_COMMAND_MS,
   lossesOf,
   type Evidence,
+  type Loss,
   type Violation,
   violation,
 } from './evidence.js';
@@ -17,34 +18,79 @@ const ALL = 2 ** 31;
 
 /** More holders believed at one instant than the semaphore may have had permits when the last of them was let in. */
 export function tooManyHolders(evidence: Evidence): Violation[] {
+  const room = new Room(evidence);
+  return crowds(evidence).flatMap(({ lock, at, inside }): Violation[] => {
+    // A holder that had lost its permits when another one came takes no room.
+    const certain = inside.filter(({ losses }) => losses.length === 0);
+    const sections = certain.map(({ section }) => section);
+    const excess = room.excess(lock, at, sections);
+    if (!excess) return [];
+    const message = `${excess.ids} believed at one instant that they hold ${excess.held} permits of "${lock}", of which there were ${excess.most}`;
+    return [violation('too many holders', at, message, sections, lock)];
+  });
+}
+
+/** Those who believed that they have permits when one more came, who is the last of them. */
+interface Crowd {
+  readonly lock: string;
+  readonly at: number;
+  readonly inside: readonly {
+    readonly section: Section;
+    readonly until: number;
+    /** By which it may have lost its permits by then. */
+    readonly losses: readonly Loss[];
+  }[];
+}
+
+/** One for each time that somebody entered a semaphore. */
+export function crowds(evidence: Evidence): Crowd[] {
   const { plan, history } = evidence;
   if (!plan.permits) return [];
-  const losses = lossesOf(evidence);
-  const capacities = new Capacities(evidence);
+  const all = lossesOf(evidence);
   return plan.locks.flatMap((lock) => {
     let inside: { section: Section; until: number }[] = [];
-    return history.entered.flatMap((section): Violation[] => {
+    return history.entered.flatMap((section): Crowd[] => {
       const interval = section.locks.includes(lock) ? belief(section) : undefined;
       if (!interval) return [];
       const [at, until] = interval;
       inside = [...inside.filter((each) => each.until > at), { section, until }];
-      // A holder that had lost its permits when another one came takes no room.
-      const certain = inside.filter(
-        (each) =>
-          !losses.some((loss) => loss.from <= at && isTouched(evidence, each.section, loss)),
-      );
-      const sections = certain.map((each) => each.section);
-      const held = sections.reduce((sum, { permits = 1 }) => sum + permits, 0);
-      // Who adopts permits has them from somebody who was let in earlier.
-      const letIn = sections.filter(({ how }) => how !== 'adopt');
-      const lastCalledAt = Math.max(...letIn.map(({ calledAt }) => calledAt));
-      const most = Math.max(...capacities.possible(lock, lastCalledAt, at));
-      if (held <= most) return [];
-      const ids = sections.map(({ id, permits = 1 }) => `${id} (${permits})`).join(', ');
-      const message = `${ids} believed at one instant that they hold ${held} permits of "${lock}", of which there were ${most}`;
-      return [violation('too many holders', at, message, sections, lock)];
+      const withLosses = inside.map((each) => {
+        const losses = all.filter(
+          (loss) => loss.from <= at && isTouched(evidence, each.section, loss),
+        );
+        return { ...each, losses };
+      });
+      return [{ lock, at, inside: withLosses }];
     });
   });
+}
+
+/** How much room semaphores had. */
+export class Room {
+  readonly #capacities: Capacities;
+
+  constructor(evidence: Evidence) {
+    this.#capacities = new Capacities(evidence);
+  }
+
+  /** How many permits these believed to hold, if there cannot have been as many when the last of them was let in. */
+  excess(
+    lock: string,
+    at: number,
+    sections: readonly Section[],
+  ): { readonly held: number; readonly most: number; readonly ids: string } | undefined {
+    const held = sections.reduce((sum, { permits = 1 }) => sum + permits, 0);
+    // Who adopts permits has them from somebody who was let in earlier.
+    const letIn = sections.filter(({ how }) => how !== 'adopt');
+    const lastCalledAt = Math.max(...letIn.map(({ calledAt }) => calledAt));
+    const most = Math.max(...this.#capacities.possible(lock, lastCalledAt, at));
+    if (held <= most) return undefined;
+    return {
+      held,
+      most,
+      ids: sections.map(({ id, permits = 1 }) => `${id} (${permits})`).join(', '),
+    };
+  }
 }
 
 /** A holder whose weight on the server differs from its request; or is still that of a writer when it only reads. */

@@ -19,6 +19,9 @@ export interface Edit {
   readonly to: string;
 }
 
+/** The rounds in which holders are told at once that their locks are gone. */
+const TOLD: readonly Kind[] = ['reentrant', 'fair', 'fenced', 'multi', 'semaphore', 'read-write'];
+
 export const MUTANTS: readonly Mutant[] = [
   {
     ...mutant(
@@ -463,7 +466,7 @@ export const MUTANTS: readonly Mutant[] = [
     'deaf keeper',
     'a client goes on to keep a lock that another one wishes for',
     ['kept'],
-    src('    else if (kept) this.#wish(kept);\n', '    else if (kept) void kept;\n'),
+    src('    if (kept) this.#wish(kept);\n', '    if (kept) void kept;\n'),
   ),
   mutant(
     'lent in spite of a wish',
@@ -503,6 +506,84 @@ export const MUTANTS: readonly Mutant[] = [
     src(
       '        grant.letGo(); // to the clean-up, which is awaited below\n        return Promise.resolve();',
       '        return Promise.resolve();',
+    ),
+  ),
+  mutant(
+    'no look after a message',
+    'who is told that its key has changed does not look at it',
+    TOLD,
+    src(
+      "    if (sight.state === 'told') this.#isDue(sight);",
+      "    if (sight.state === 'told') void sight;",
+    ),
+  ),
+  mutant(
+    'message during a look',
+    'a change that is told while the key is being read is forgotten',
+    TOLD,
+    src(
+      "    if (sight.state === 'looking') sight.state = 'changed';",
+      "    if (sight.state === 'looking') void sight;",
+    ),
+  ),
+  mutant(
+    'no look over a new pair',
+    'when keys can be read again, what is due is not read',
+    TOLD,
+    src("if (sight.state === 'due') this.#due.add(sight);", 'void sight;'),
+  ),
+  mutant(
+    'told by a pair that has ended',
+    'what was read over connections that have ended counts as told over the next ones',
+    TOLD,
+    src("    if (former?.kind === 'telling') this.#heard.changed(undefined);\n", ''),
+  ),
+  mutant(
+    'own writes leave it told',
+    'a message that its own renewal has caused is ignored, though it was the last one until the next reading',
+    TOLD,
+    src(
+      "    if (sight.state === 'told') this.#isDue(sight);",
+      "    const { lease } = sight.guarded as unknown as { lease: { ageMs(): number } };\n    if (sight.state === 'told' && lease.ageMs() > 50) this.#isDue(sight);",
+    ),
+  ),
+  mutant(
+    'look that counts as a renewal',
+    'whoever has looked at a lock renews it that much later',
+    TOLD,
+    src(
+      "import type { Tracking } from '../redis/tracking.js';\nimport type { Due, Schedule, Scheduled }",
+      "import { now } from '../runtime/clock.js';\nimport { deadlineOf, type Watched } from './protocol.js';\nimport type { Tracking } from '../redis/tracking.js';\nimport type { Due, Schedule, Scheduled }",
+    ),
+    src(
+      '    if (isThere === false) this.suspect(guarded as G);\n',
+      "    if (isThere === false) this.suspect(guarded as G);\n    const at = now(this.#schedule.clock);\n    const { lease } = guarded as unknown as Watched<unknown>;\n    const renewal = { sentAt: at, leaseMs: 0, deadline: deadlineOf(at, 30_000), answeredAt: at };\n    if (isThere) lease.renewed('kept', renewal);\n",
+    ),
+  ),
+  mutant(
+    'forged word',
+    'who is said to be forced out has lost the lock, whoever says so',
+    TOLD,
+    src(
+      "import type { Tracking } from '../redis/tracking.js';\nimport type { Due, Schedule, Scheduled }",
+      "import { now } from '../runtime/clock.js';\nimport { deadlineOf, type Watched } from './protocol.js';\nimport type { Tracking } from '../redis/tracking.js';\nimport type { Due, Schedule, Scheduled }",
+    ),
+    src(
+      'if (this.#forced.has(numberOf(guarded))) this.#suspects.add(guarded);',
+      "if (this.#forced.has(numberOf(guarded))) {\n          const at = now(this.#schedule.clock);\n          const { lease } = guarded as unknown as Watched<unknown>;\n          const renewal = { sentAt: at, leaseMs: 0, deadline: deadlineOf(at, 0), answeredAt: at };\n          lease.renewed('forced', renewal);\n        }",
+    ),
+  ),
+  mutant(
+    'told before the answer',
+    'a key counts as told as soon as it was asked for, also if it cannot be read',
+    TOLD,
+    src(
+      "        sight.state = 'looking';\n        sight.readUntilMs",
+      "        sight.state = 'told';\n        sight.readUntilMs",
+    ),
+    src(
+      "    if (typeof isThere !== 'boolean' || state === 'changed') this.#isDue(sight);\n    else sight.state = 'told';\n",
+      '',
     ),
   ),
 ];

@@ -149,7 +149,7 @@ async function deleteAt(
   });
   if (deleted === 0) return;
   const isCertain = deleted === 1 && stage.plan.topology === 'single';
-  const loses = isHolders ? { loses: [lock], endsHolds: true, isCertain } : {};
+  const loses = isHolders ? { loses: [lock], endsHolds: true, isCertain, isDeletion: true } : {};
   const excuses: Excuses = { ...loses, disorders: [lock] };
   const touched = { clients: [], servers: [server.index] };
   stage.faults.begin(NAME, touched, excuses, `"${key}"`, from).end();

@@ -86,7 +86,7 @@ function escape(text: string): string {
 }
 
 /** The command line for the same plan; the timing is another one. */
-function replayOf({ kind, seed, topology, phases }: Plan): string {
+function replayOf({ kind, seed, topology, phases, isLong }: Plan): string {
   const where = topology === 'masters' ? '' : ` --topology ${topology}`;
-  return `npm run chaos -- --kind ${kind} --seed ${seed} --rounds 1 --seconds ${phases.faultsMs / 1_000}${where}`;
+  return `npm run chaos -- --kind ${kind} --seed ${seed} --rounds 1 --seconds ${phases.faultsMs / 1_000}${where}${isLong ? ' --long' : ''}`;
 }

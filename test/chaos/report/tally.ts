@@ -1,12 +1,16 @@
 // What all rounds of a campaign came to, as a table, and until then in one line.
 import { printTable } from '../../../benchmarks/support/figures.js';
 import { machineMs } from '../../support/time.js';
+import { deletionsIn } from '../checker/deletions.js';
 import type { Plan } from '../plan.js';
 import type { Progress, RoundResult } from '../round.js';
 
-/** `frames`: commands and messages that were treated badly; `writes`: to what fenced locks guard. */
+/**
+ * `frames`: commands and messages that were treated badly; `writes`: to what fenced locks guard; `taken`: how often locks were taken away from
+ * holders, and how many of these holders' connections `excused` that they went on for too long.
+ */
 const COLUMNS =
-  'rounds seconds calls sections kept losses faults frames looks writes refused violations';
+  'rounds seconds calls sections kept losses taken excused faults frames looks writes refused violations';
 
 /** What is counted, and how many faults there should have been. */
 type Sum = Record<
@@ -17,6 +21,8 @@ type Sum = Record<
       | 'sections'
       | 'kept'
       | 'losses'
+      | 'taken'
+      | 'excused'
       | 'faults'
       | 'frames'
       | 'looks'
@@ -26,6 +32,9 @@ type Sum = Record<
 >;
 
 const MANY_WRITES = 100;
+const MANY_TAKEN = 50;
+/** How many of the locks that were taken away may be excused by their former holders' connections. */
+const MOST_EXCUSED = 0.05;
 const NEVER_REFUSED =
   'Of all writes under fenced locks none was refused: nobody came late, or nobody noticed.';
 const NEVER_OVER =
@@ -46,13 +55,17 @@ export class Tally {
 
   /** Why something broken may not have been noticed. */
   get #blind(): string[] {
-    const { rounds, writes, refused } = this.total;
+    const { rounds, writes, refused, taken, excused } = this.total;
     const blind = [...this.#sums].flatMap(([name, each]) =>
       nothingOf(name, each).map((what) => `${name}: ${what}`),
     );
     if (rounds === 0) blind.push('No round was played.');
     // Nobody came late to what fenced locks guard, though many wrote: then nothing is known of who does.
     if (writes >= MANY_WRITES && refused === 0) blind.push(NEVER_REFUSED);
+    if (taken >= MANY_TAKEN && excused > MOST_EXCUSED * taken)
+      blind.push(
+        `Of ${taken} locks that were taken away from holders, ${excused} are excused by connections that were down: more than one in twenty.`,
+      );
     return [...blind, ...this.#unseen];
   }
 
@@ -66,6 +79,7 @@ export class Tally {
     const sections = [...evidence.history.sections.values()];
     const entered = sections.filter(({ enteredAt }) => enteredAt !== undefined);
     const writes = entered.flatMap((section) => section.writes);
+    const { hitCount, excusedCount } = deletionsIn(evidence);
     const key = `${plan.kind}, ${plan.topology}`;
     const into = this.#sums.get(key) ?? sum();
     this.#sums.set(key, into);
@@ -76,6 +90,8 @@ export class Tally {
       sections: entered.length,
       kept: evidence.history.keptCount,
       losses: entered.filter((each) => each.doubtedAt ?? each.failure?.code === 'LOCK_LOST').length,
+      taken: hitCount,
+      excused: excusedCount,
       faults: evidence.faults.length,
       planned: plan.faults.length,
       frames: mess.commands + mess.messages,

@@ -90,7 +90,7 @@ export class Stage implements AsyncDisposable {
   #member(index: number, library: string | undefined): CrewMember {
     const { plan } = this;
     const { clientsPerWorker, callersPerClient, kind, locks, watchdogMs } = plan;
-    const { commandTimeoutMs, nodeTimeoutMs, fencing, permits, keepMs } = plan;
+    const { commandTimeoutMs, nodeTimeoutMs, fencing, permits, keepMs, isLong } = plan;
     const clients = Array.from({ length: clientsPerWorker }, (_, client) =>
       this.topology.address(this.links(index * clientsPerWorker + client)),
     );
@@ -104,6 +104,7 @@ export class Stage implements AsyncDisposable {
       clients,
       callersPerClient,
       watchdogMs,
+      isLong,
       commandTimeoutMs,
       nodeTimeoutMs,
       fencing,
@@ -127,6 +128,8 @@ export interface Nemesis {
   readonly kinds?: readonly Kind[];
   /** Whether it is a fault only where locks give tokens. */
   readonly isOfTokens?: true;
+  /** Where leases are long: it happens there, too, or only there; left out: not there. */
+  readonly whenLong?: 'too' | 'only';
   /** Where it can happen; left out: everywhere. */
   readonly topologies?: readonly Topology[];
   /** How long it lasts, in leases: from, to. */

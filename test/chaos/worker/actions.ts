@@ -54,8 +54,35 @@ const OF_PERMITS: readonly Action[] = [
   { weight: 0.4, act: setPermits },
 ];
 
+/** Of rounds in which locks are taken away: long stays beside short ones, and nothing that leaves a lease behind. */
+const OF_LONG: readonly Action[] = [
+  { weight: 14, act: stay },
+  { weight: 2, act: (caller) => withIt(caller, caller.party.someTarget(caller.random)) },
+  { weight: 2, act: hold },
+  { weight: 4, act: (caller) => tryOnce(caller, caller.party.someTarget(caller.random)) },
+  { weight: 1, act: (caller) => crowd(caller, caller.party.someTarget(caller.random)) },
+  { weight: 1, act: undercut },
+  { weight: 0.3, act: (caller) => caller.party.reopen() },
+];
+
+function actionsWhenLong({ kind }: Party): readonly Action[] {
+  if (kind === 'semaphore') return OF_LONG;
+  const all = [...OF_LONG, ...OF_LONG_LOCKS];
+  if (kind === 'kept') all.push(...OF_KEPT_LOCKS.map((each) => ({ ...each, weight: 20 })));
+  if (kind !== 'multi' && kind !== 'red') all.push({ weight: 2, act: handOn });
+  return all;
+}
+
+const OF_LONG_LOCKS: readonly Action[] = [
+  { weight: 1, act: run },
+  { weight: 1, act: overthrow },
+  { weight: 0.5, act: force },
+];
+
 /** What a caller of this party may do. */
-export function actionsOf({ kind, isFenced }: Party): readonly Action[] {
+export function actionsOf(party: Party): readonly Action[] {
+  const { kind, isFenced, isLong } = party;
+  if (isLong) return actionsWhenLong(party);
   if (kind === 'semaphore') return [...OF_ALL, ...OF_PERMITS, ...OF_SINGLE_SERVERS];
   const all = [...OF_ALL, ...OF_LOCKS];
   if (kind === 'read-write') all.push(...READ_WRITE_ACTIONS);
@@ -111,6 +138,32 @@ async function hold(caller: Caller): Promise<void> {
         await held.run?.(() => withIt(caller, inside(caller, target), section, 2)).catch(ignore);
     },
     { isLookedAt: random.chance(0.8), releases: random.chance(0.2) ? 2 : 1 },
+  );
+}
+
+/**
+ * Stays for so long that it is told when the lock is taken away, and leaves when it is. Mostly it asks the server nothing, which would tell
+ * it, too; else others are nested in it, or it asks for a longer lease.
+ */
+async function stay(caller: Caller): Promise<void> {
+  const { random, sections, party, time, watchdogMs } = caller;
+  const target = party.someTarget(random);
+  const request = { permits: caller.somePermits(target), wait: 3 * watchdogMs };
+  const isQuiet = random.chance(0.7);
+  const section = sections.call('stay', target, request);
+  await section.hold(
+    () => target.acquire(request),
+    async (held) => {
+      const endsAtMs = time.nowMs() + random.between(1_500, 5_000);
+      while (time.nowMs() < endsAtMs && !held.signal.aborted && !caller.isStopping) {
+        await time.sleep(random.between(20, 600));
+        section.look();
+        if (isQuiet) continue;
+        if (random.chance(0.2)) await section.extend(held, random.whole(100, 10 * watchdogMs));
+        if (random.chance(0.2))
+          await held.run?.(() => withIt(caller, inside(caller, target), section, 2)).catch(ignore);
+      }
+    },
   );
 }
 
@@ -341,7 +394,30 @@ async function stayAway(caller: Caller): Promise<void> {
 
 /** Passes a hold to another client of this process or of any; or two clients want it, or none does. */
 async function passOn(caller: Caller): Promise<void> {
-  const { random, sections, partner, party, post } = caller;
+  const { random, sections, partner } = caller;
+  const other = partner ?? sections;
+  const recipients = random.weighted([
+    { weight: 3, adopters: [other], posts: 0 },
+    { weight: 2, adopters: [other, sections], posts: 0 },
+    { weight: 1, adopters: [other], posts: 1 },
+    { weight: 3, adopters: [], posts: 1 },
+    { weight: 1, adopters: [], posts: 2 },
+    { weight: 0.5, adopters: [], posts: 0 },
+  ]);
+  await passOnTo(caller, recipients);
+}
+
+/** Passes a hold to another client of this process. */
+async function handOn(caller: Caller): Promise<void> {
+  await passOnTo(caller, { adopters: [caller.partner ?? caller.sections], posts: 0 });
+}
+
+/** `posts`: to how many clients of other processes. */
+async function passOnTo(
+  caller: Caller,
+  { adopters, posts }: { readonly adopters: readonly Sections[]; readonly posts: number },
+): Promise<void> {
+  const { random, sections, party, post } = caller;
   const target = party.someTarget(random);
   const request = caller.someRequest(target);
   const section = sections.call('acquire', target, request);
@@ -354,15 +430,6 @@ async function passOn(caller: Caller): Promise<void> {
   });
   if (!passed) return;
   const { held, text } = passed;
-  const other = partner ?? sections;
-  const { adopters, posts } = random.weighted([
-    { weight: 3, adopters: [other], posts: 0 },
-    { weight: 2, adopters: [other, sections], posts: 0 },
-    { weight: 1, adopters: [other], posts: 1 },
-    { weight: 3, adopters: [], posts: 1 },
-    { weight: 1, adopters: [], posts: 2 },
-    { weight: 0.5, adopters: [], posts: 0 },
-  ]);
   const { names, half } = target;
   const locked = half ? { names, half } : { names };
   const parcel: Parcel = { text, locked, permits: request.permits };

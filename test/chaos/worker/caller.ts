@@ -1,4 +1,5 @@
 // One caller: does one thing after the other with the locks of its party, at random, until it is told to stop.
+import { paceMs } from '../plan.js';
 import { Random } from '../random.js';
 import type { Held, Party, Request, Target } from './party.js';
 import type { Post } from './post.js';
@@ -16,6 +17,7 @@ interface CallerContext {
   readonly partner?: Sections | undefined;
   readonly rival?: Sections | undefined;
   readonly random: Random;
+  /** By which it measures how long it does something: the watchdog's lease, or less where that is long. */
   readonly watchdogMs: number;
   readonly time: WorkTime;
   readonly post: Post;
@@ -114,12 +116,12 @@ export class Caller {
 /** The callers of all clients of a process; what two clients do, a caller does with the next one, if there are several. */
 export function callersOf(
   parties: readonly Party[],
-  order: Pick<WorkOrder, 'kind' | 'seed' | 'callersPerClient' | 'watchdogMs'>,
+  order: Pick<WorkOrder, 'kind' | 'seed' | 'callersPerClient' | 'watchdogMs' | 'isLong'>,
   name: string,
   context: SectionsContext & { readonly post: Post },
   time: WorkTime,
 ): Caller[] {
-  const { kind, seed, callersPerClient, watchdogMs } = order;
+  const { kind, seed, callersPerClient } = order;
   return parties.flatMap((party, client) =>
     Array.from({ length: callersPerClient }, (_, index) => {
       const caller = `${name}c${client}k${index}`;
@@ -132,7 +134,7 @@ export function callersOf(
         sections: new Sections(context, caller, party),
         ...(kind === 'red' ? { rival: other } : { partner: other }),
         random: new Random(seed, caller),
-        watchdogMs,
+        watchdogMs: paceMs(order),
         time,
         post: context.post,
       });

@@ -114,6 +114,11 @@ export class Party {
     return this.#order.kind;
   }
 
+  /** Whether leases are long, and locks are taken away. */
+  get isLong(): boolean {
+    return this.#order.isLong ?? false;
+  }
+
   /** Whether callers change how many permits there are. */
   get changesPermits(): boolean {
     return this.#order.permits?.isChanged ?? false;

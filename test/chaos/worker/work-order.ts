@@ -41,6 +41,7 @@ export interface WorkOrder {
   readonly clients: readonly Address[];
   readonly callersPerClient: number;
   readonly watchdogMs: number;
+  readonly isLong?: boolean | undefined;
   readonly commandTimeoutMs: number;
   readonly nodeTimeoutMs: number;
   /** undefined: locks give no tokens. */

@@ -104,3 +104,28 @@ it('a fault that was not over when its round was is reported, since it excuses w
   expect(isSound).toBe(true);
   expect(text).toContain('fenced 1: a replica takes over in order');
 });
+
+/** A round in which a lock is taken away this often, and so many former holders go on for 5 s, whose connections were cut. */
+function takings(count: number, excused: number): RoundResult {
+  const plan = { ...PLAN, watchdogMs: 9_000 };
+  const history = new History(1);
+  const faults = Array.from({ length: count }, (_, i) => i * 20_000).flatMap((at, i) => {
+    const isExcused = i < excused;
+    const former = held(`w0.0.c0k0.${i}`, at, at + (isExcused ? 7_000 : 2_005));
+    const next = held(`w1.0.c0k0.${i}`, at + 2_010, at + 9_000);
+    for (const [when, note] of [...former, ...next]) history.take({ at: when, ...note }, '');
+    const taken = { from: at + 2_000, until: at + 2_000, detail: '', loses: [LOCK] };
+    const cut = { ...FAULT, clients: [0], from: at + 3_000, until: at + 3_000 };
+    const deleted = { ...taken, nemesis: 'delete a lock', clients: [], isDeletion: true };
+    return isExcused ? [deleted, cut] : [deleted];
+  });
+  return round(0, 0, { plan, history, faults });
+}
+
+it('a campaign is unsound if connections excuse more than one in twenty of the locks that were taken away', () => {
+  expect(told(takings(60, 3)).isSound).toBe(true);
+  const { isSound, text } = told(takings(60, 4));
+  expect(isSound).toBe(false);
+  expect(text).toContain('Of 60 locks that were taken away from holders, 4 are excused');
+  expect(told(takings(20, 4)).isSound).toBe(true); // too few to tell
+});
