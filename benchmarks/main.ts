@@ -12,6 +12,7 @@ import { handOver } from './rows/hand-over.js';
 import { holds } from './rows/holds.js';
 import { kept } from './rows/kept.js';
 import { line } from './rows/line.js';
+import { losses } from './rows/losses.js';
 import { libraries, token, uncontended } from './rows/pairs.js';
 import { redlock } from './rows/redlock.js';
 import { Progress, type Effort, type Row } from './rows/row.js';
@@ -32,6 +33,7 @@ const ROWS: readonly Row[] = [
   semaphore,
   readWrite,
   redlock,
+  losses,
 ];
 
 const USAGE = `usage: npm run bench -- [--quick | --smoke] [row ...]
