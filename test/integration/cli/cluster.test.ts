@@ -37,8 +37,9 @@ describe.skipIf(topologiesUnavailable)('with the URL of one node of a cluster', 
       expect({ code, err }).toEqual({ code: 0, err: '' });
       const found = checksIn(out);
       expect(found['cluster']).toEqual({ state: 'ok', found: '3 masters, all answer' });
-      for (const check of ['permissions', 'latency', 'clock', 'wake-up'])
+      for (const check of ['permissions', 'latency', 'clock', 'wake-up', 'tracking'])
         expect(found[check], check).toMatchObject({ state: 'ok' });
+      expect(found['tracking']!.found).toMatch(/ told after \d+\.\d ms, by the slowest of 3 /);
     }
   }, 60_000);
 
@@ -47,8 +48,22 @@ describe.skipIf(topologiesUnavailable)('with the URL of one node of a cluster', 
     for (const node of nodes) await node.call('ACL', 'SETUSER', 'app', ...rules, '>secret');
     const url = servers.masters[0]!.url.replace('//', '//app:secret@');
     const { out, code } = await holdfast('doctor', '--json', '--url', url, '--key-prefix', 'app:');
-    expect(checksIn(out)).toMatchObject({ permissions: { state: 'ok' }, cluster: { state: 'ok' } });
+    const ok = { state: 'ok' };
+    expect(checksIn(out)).toMatchObject({ permissions: ok, cluster: ok, tracking: ok });
     expect(code).toBe(0);
+  });
+
+  it('doctor names the node that does not tell of a deleted key', async () => {
+    const rules = documentedPermissions('cluster', 'app:').filter((rule) => !rule.startsWith('>'));
+    for (const [index, node] of nodes.entries()) {
+      const those = rules.filter((rule) => index !== 1 || rule !== '+client|tracking');
+      await node.call('ACL', 'SETUSER', 'untold', ...those, '>secret');
+    }
+    const url = servers.masters[0]!.url.replace('//', '//untold:secret@');
+    const { out, code } = await holdfast('doctor', '--json', '--url', url, '--key-prefix', 'app:');
+    const { state, found } = checksIn(out)['tracking']!;
+    expect({ state, code }).toEqual({ state: 'warn', code: 0 });
+    expect(found).toMatch(new RegExp(`^\\S+:${String(servers.masters[1]!.port)}: NOPERM`));
   });
 
   it.each([0, 1, 2])('the other verbs find a lock at node %i', async (index) => {

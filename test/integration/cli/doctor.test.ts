@@ -1,13 +1,55 @@
 // The verbs doctor, acl and bench, as real processes against a real server.
 import { Redis } from 'ioredis';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { checksIn, holdfast } from '../../support/cli-command.js';
 import { sharedConnection } from '../../support/clients.js';
-import { startRedis } from '../../support/redis-server.js';
+import { type RedisServer, startRedis } from '../../support/redis-server.js';
 import { documentedPermissions } from '../../support/users.js';
 import { uniqueName } from '../../support/unique-name.js';
 
 const redis = sharedConnection();
+
+/** A user with the documented permissions, but for some; `args`: those of the command line. */
+async function userWithout(
+  ...left: readonly string[]
+): Promise<AsyncDisposable & { readonly args: readonly string[] }> {
+  const user = uniqueName('user').replaceAll(':', '-');
+  const all = documentedPermissions('server', 'app:');
+  const rules = all.filter((rule) => !left.includes(rule) && !rule.startsWith('>'));
+  expect(rules).toHaveLength(all.length - left.length - 1);
+  await redis.call('ACL', 'SETUSER', user, ...rules, '>secret');
+  const { host, port } = redis.options;
+  const url = `redis://${user}:secret@${host ?? ''}:${String(port)}`;
+  return {
+    args: ['--url', url, '--key-prefix', 'app:'],
+    async [Symbol.asyncDispose]() {
+      await redis.call('ACL', 'DELUSER', user);
+    },
+  };
+}
+
+/** A proxy that passes all on but what a server tells of changes. */
+async function mute({ host, port }: RedisServer): Promise<AsyncDisposable & { url: string }> {
+  const proxy = createServer((client) => {
+    const server = connect(port, host);
+    client.pipe(server);
+    server.on('data', (data: Buffer) => {
+      if (!data.includes('message\r\n$20\r\n__redis__:invalidate')) client.write(data);
+    });
+    for (const [one, other] of [[client, server] as const, [server, client] as const])
+      one.on('close', () => other.destroy()).on('error', () => undefined);
+  });
+  await once(proxy.listen(0), 'listening');
+  return {
+    url: `redis://localhost:${String((proxy.address() as AddressInfo).port)}`,
+    async [Symbol.asyncDispose]() {
+      proxy.close();
+      await once(proxy, 'close');
+    },
+  };
+}
 
 describe('doctor, acl and bench', () => {
   it('doctor finds nothing wrong with the test server', async () => {
@@ -16,6 +58,11 @@ describe('doctor, acl and bench', () => {
     expect(code).toBe(0);
     for (const check of ['version', 'permissions', 'wake-up', 'replication'])
       expect(found[check], check).toMatchObject({ state: 'ok' });
+    expect(found['tracking']).toEqual({
+      state: 'ok',
+      found: expect.stringMatching(/^a deleted key is told after \d+\.\d ms$/) as string,
+    });
+    expect(await redis.keys('holdfast-doctor-*')).toEqual([]);
   });
 
   it('doctor says how full the memory is, and what to do', async () => {
@@ -49,25 +96,41 @@ describe('doctor, acl and bench', () => {
     [['&holdfast_grants:{app:*'], 'the channel holdfast_grants:{app:'],
     [['&holdfast_wishes:*'], 'the channel holdfast_wishes:doctor'],
   ])('doctor names what a user may not do: without %j', async (left, named) => {
-    const user = uniqueName('user').replaceAll(':', '-');
-    const rules = documentedPermissions('server', 'app:').filter((rule) => !left.includes(rule));
-    expect(rules).toHaveLength(documentedPermissions('server', 'app:').length - left.length);
-    await redis.call(
-      'ACL',
-      'SETUSER',
-      user,
-      ...rules.filter((rule) => !rule.startsWith('>')),
-      '>secret',
-    );
-    const { host, port } = redis.options;
-    const url = `redis://${user}:secret@${host ?? ''}:${String(port)}`;
-    const { out, code } = await holdfast('doctor', '--json', '--url', url, '--key-prefix', 'app:');
-    await redis.call('ACL', 'DELUSER', user);
+    await using user = await userWithout(...left);
+    const { out, code } = await holdfast('doctor', '--json', ...user.args);
     const found = checksIn(out);
     expect(code).toBe(1);
+    expect(found['tracking']!.state).toBe('unknown');
     expect(found['permissions']!.state).toBe('fail');
     expect(found['permissions']!.found).toContain(named);
     expect(out).not.toContain('secret');
+  });
+
+  it.each([
+    ['+client|id', "'client|id'"],
+    ['+client|tracking', "'client|tracking'"],
+    ['&__redis__:invalidate', 'channel'],
+  ])('doctor warns that a deleted key is not told: without %s', async (left, named) => {
+    await using user = await userWithout(left);
+    const { out, code } = await holdfast('doctor', '--json', ...user.args);
+    const { permissions, tracking } = checksIn(out);
+    expect(code).toBe(0);
+    expect(permissions!.state).toBe('ok');
+    expect(tracking!.state).toBe('warn');
+    expect(tracking!.found).toContain(named);
+    expect(tracking!.found).toContain('allow +info +client|id +client|tracking &__redis__:invalid');
+    expect(await redis.keys('app:holdfast-doctor-*')).toEqual([]);
+  });
+
+  it('doctor warns of a server that accepts tracking and tells nothing', async () => {
+    await using server = await startRedis();
+    await using proxy = await mute(server);
+    const { out, code } = await holdfast('doctor', '--json', '--url', proxy.url);
+    expect(code).toBe(0);
+    expect(checksIn(out)['tracking']).toMatchObject({
+      state: 'warn',
+      found: expect.stringMatching(/is a proxy in between\?.* at its next renewal/) as string,
+    });
   });
 
   it('acl prints the lines of the docs', async () => {

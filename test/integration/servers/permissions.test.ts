@@ -1,6 +1,8 @@
 // A user with just the permissions that the README names, on a server and in a cluster, can use all kinds of locks. Without one of them, an
 // error or an event names it.
 import { Cluster, Redis } from 'ioredis';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Holdfast, type HoldfastOptions, type Lock } from '../../../src/index.js';
 import { rejectionOf } from '../../support/clients.js';
@@ -36,9 +38,9 @@ const PLACES = {
     rules: documentedPermissions('server', PREFIX).filter((rule) => !rule.startsWith('>')),
     /**
      * Permissions that are optional: the client finds out the server's version otherwise, notices a dead waiter later, omits from a
-     * KeyConflictError what is there, and takes the refusal of a PING as an answer.
+     * KeyConflictError what is there, takes the refusal of a PING as an answer, and is told of a deleted key by the next renewal.
      */
-    dispensable: ['info', 'pubsub|numsub', 'type', 'ping'],
+    dispensable: ['info', 'pubsub|numsub', 'type', 'ping', 'client|id', 'client|tracking'],
     async start(): Promise<Place> {
       const server = await startRedis();
       const admin = new Redis(server.url);
@@ -155,6 +157,27 @@ describe.each(['server', 'cluster'] as const)('a user of a %s', (where) => {
     expect(hold).toBeDefined();
     await hold!.release();
     expect(told).toEqual([]);
+  });
+
+  it.skipIf(isLeftOut)('with its permissions is told at once that a key is deleted', async () => {
+    await using client = user('app').newClient({});
+    const errors: unknown[] = [];
+    client.on('error', (event) => errors.push(event));
+    const name = uniqueName('told');
+    const hold = await client.getLock(name).acquire();
+    await expect
+      .poll(() => client.stats().tracking, { timeout: 5_000 })
+      .toEqual({ state: 'unproven' });
+    await hold.extend(60_000); // a change that the server tells of
+    await expect.poll(() => client.stats().tracking).toEqual({ state: 'proven' });
+    await sleep(200); // the key has been read again by then
+    const lost = once(hold.signal, 'abort');
+    const deletedAtMs = performance.now();
+    await place.admin.del(PREFIX + name);
+    await lost;
+    expect(performance.now() - deletedAtMs).toBeLessThan(1_000);
+    expect(hold.signal.reason).toMatchObject({ lossReason: 'deleted' });
+    expect(errors).toEqual([]);
   });
 
   it.skipIf(isLeftOut).each(needed.filter((command) => !dispensable.includes(command)))(

@@ -5,7 +5,10 @@ import { permittedCommands, documentedPermissions } from '../../support/users.js
 
 /** The commands that the client sends besides those in the scripts. */
 const OF_THE_CLIENT = {
-  server: ['ping', 'info', 'evalsha', 'eval', 'subscribe', 'unsubscribe', 'type'],
+  server: [
+    ...['ping', 'info', 'evalsha', 'eval', 'subscribe', 'unsubscribe', 'type'],
+    ...['client|id', 'client|tracking'],
+  ],
   cluster: ['cluster|slots', 'asking', 'ssubscribe', 'sunsubscribe'],
 };
 const PUBLISHED_BY = {
