@@ -240,8 +240,8 @@ export class Lookout<G extends Guarded> implements Due {
     const isThere = await tracking.hasField(key, guarded.ownerId);
     const { state } = sight as { state: Sight['state'] };
     if (state === 'over') return;
-    if (isThere === false) this.suspect(guarded as G);
-    if (isThere === 'refused')
+    if (isThere === false || isThere === 'elsewhere') this.suspect(guarded as G);
+    if (isThere === 'refused' || isThere === 'elsewhere')
       sight.readUntilMs =
         this.#schedule.clock.nowMs() + REFUSED_PAUSE_MS + (AT_ONCE - 1) * PAUSE_MS;
     if (typeof isThere !== 'boolean' || state === 'changed') this.#isDue(sight);

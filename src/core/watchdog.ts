@@ -18,7 +18,7 @@ import {
 } from './protocol.js';
 import { inOwnContext } from '../runtime/node.js';
 import { type Guarded, Lookout } from './lookout.js';
-import { mayConcernSome } from '../redis/failure.js';
+import { isSlotOpen, mayConcernSome } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
 import { hashTag } from '../redis/keys.js';
 import type { Script } from '../redis/scripts.generated.js';
@@ -399,6 +399,8 @@ export interface RenewerRow<Target> {
   readonly isHold?: boolean;
   /** The keys that the script takes for a lease; the first is the lock. */
   readonly keysOf: (target: Target) => readonly string[];
+  /** The same keys for one lease, none but the lock's: in a slot that is open a command may name one key. Left out: that does not do. */
+  readonly keysWhileOpen?: (target: Target) => readonly string[];
   /** Sends one batch; a lease of 0 only checks. Left out: the script takes the lease and the owners. */
   readonly send?: (
     connection: RedisClient,
@@ -426,11 +428,20 @@ export class RowRenewer<Target> implements Renewer<Target> {
     return this.#connection.isSlotted ? hashTag(this.#row.keysOf(target)[0] ?? '') : '';
   }
 
-  renew(batch: readonly Watched<Target>[], leaseMs: number): Promise<readonly unknown[]> {
-    const { script, keysOf, send } = this.#row;
+  async renew(batch: readonly Watched<Target>[], leaseMs: number): Promise<readonly unknown[]> {
+    const { script, keysOf, send, keysWhileOpen } = this.#row;
     const keys = batch.flatMap(({ target }) => keysOf(target));
     if (send) return send(this.#connection, script, keys, batch, leaseMs);
     const ownerIds = batch.map(({ lease }) => lease.ownerId);
-    return sendRenewal(this.#connection, script, keys, ownerIds, leaseMs);
+    try {
+      return await sendRenewal(this.#connection, script, keys, ownerIds, leaseMs);
+    } catch (error) {
+      if (!keysWhileOpen || !isSlotOpen(error)) throw error;
+      const alone = batch.map(async ({ target, lease: { ownerId } }) => {
+        const lock = keysWhileOpen(target);
+        return (await sendRenewal(this.#connection, script, lock, [ownerId], leaseMs))[0];
+      });
+      return await Promise.all(alone);
+    }
   }
 }

@@ -50,6 +50,7 @@ export const HOLDS: RenewerRow<LockKeys> = {
   isHold: true,
   script: scripts.renew,
   keysOf: ({ lock, forced }) => [lock, forced],
+  keysWhileOpen: ({ lock }) => [lock, lock], // no word that it was forced out is found there
 };
 
 /** Settings of one lock object that the other objects of the same lock need not share. */

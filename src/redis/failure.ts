@@ -119,6 +119,8 @@ export const isReadOnly: Question = says(/^READONLY/);
 export const isClusterDown: Question = says(/^CLUSTERDOWN/);
 /** Slots of a cluster move, which is normal: they are found again in a moment, so it is not worth an event. */
 export const isPassing: Question = says(/^(TRYAGAIN|MOVED|ASK) |access a non local key/);
+/** A slot of a cluster is migrating: the node refuses commands for several keys of it. */
+export const isSlotOpen: Question = says(/^TRYAGAIN /);
 /** The keys of one command are in several slots: the error of Redis, or of a proxy in front of several servers. */
 export const isCrossSlot: Question = says(/^(CROSSSLOT|ERR .*(cross-slot|same slot))/i);
 

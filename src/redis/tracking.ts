@@ -53,8 +53,11 @@ export interface TrackingListener {
   message(payload: string): void;
 }
 
-/** Whether a field is there. undefined: that could not be read, and no change is told; `refused`: the same, and the server is there. */
-type Read = boolean | 'refused' | undefined;
+/**
+ * Whether a field is there. undefined: that could not be read, and no change is told; `refused`: the same, and the server is there;
+ * `elsewhere`: the slot migrates, and the key is at the next node, or gone.
+ */
+type Read = boolean | 'refused' | 'elsewhere' | undefined;
 
 export class Tracking {
   readonly #client: TrackedClient;
@@ -110,7 +113,9 @@ export class Tracking {
       if (pair) this.#client.cluster?.learnFrom(error, pair.node); // the slot may have moved
       // If the key holds something else by now, the field is gone.
       if (failureKind(error) === 'conflict') return false;
-      return isReply(error) && !redirectionOf(error) ? 'refused' : undefined;
+      const redirection = redirectionOf(error);
+      if (redirection) return redirection.kind === 'ASK' ? 'elsewhere' : undefined;
+      return isReply(error) ? 'refused' : undefined;
     };
     const isThere = (reply: unknown): boolean => reply !== null;
     return await pair?.reader?.send<Read>('hget', [key, field], isThere, failed);

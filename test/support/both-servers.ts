@@ -58,14 +58,9 @@ export class BothServers {
   /** Of all runs. */
   callCount = 0;
 
-  readonly #peer: Peer = {
-    classic: new Set(),
-    sharded: new Set(),
-    lastWriteMs: 0,
-    backlog: undefined,
-    message: (channel, payload) => void this.#heard.inMemory.push(`${channel}: ${payload}`),
-    hungUp: () => undefined,
-  };
+  readonly #peer = this.#newPeer();
+  /** A connection that has subscribed runs no scripts. */
+  readonly #hearer = this.#newPeer();
 
   constructor(server: RedisServer, clock: ServerClock) {
     this.#clock = clock;
@@ -109,7 +104,7 @@ export class BothServers {
     this.#pipeline = this.#redis.pipeline();
     this.#checks = [];
     this.#memory = new MemoryServer({ wallMs: () => this.#nowMs } as Clock);
-    this.#memory.accept(this.#peer);
+    for (const peer of [this.#peer, this.#hearer]) this.#memory.accept(peer);
     this.#calls.length = 0;
     this.#tickets.clear();
     this.#nonce = 0;
@@ -181,6 +176,17 @@ export class BothServers {
   ): void {
     this.#pipeline.call(command, ...args);
     this.#checks.push(check);
+  }
+
+  #newPeer(): Peer {
+    return {
+      classic: new Set(),
+      sharded: new Set(),
+      lastWriteMs: 0,
+      backlog: undefined,
+      message: (channel, payload) => void this.#heard.inMemory.push(`${channel}: ${payload}`),
+      hungUp: () => undefined,
+    };
   }
 
   #inMemory(command: string, args: readonly string[]): Reply {
@@ -255,7 +261,7 @@ export class BothServers {
   }
 
   async #listen(channels: readonly string[], isToListen: boolean): Promise<void> {
-    const { classic, sharded } = this.#peer;
+    const { classic, sharded } = this.#hearer;
     const command = isToListen ? 'subscribe' : 'unsubscribe';
     for (const channel of channels) {
       for (const set of [classic, sharded])

@@ -225,8 +225,7 @@ class WatchedServer implements AsyncDisposable {
 
   /** How many connections have subscribed to anything. */
   async subscribers(): Promise<number> {
-    const clients = (await this.redis.call('CLIENT', 'LIST', 'TYPE', 'pubsub')) as string;
-    return clients.trim().split('\n').filter(Boolean).length;
+    return (await subscribersAt(this.redis)).length;
   }
 
   /** How many scripts clients ran on this lock during `fn`. */
@@ -263,4 +262,12 @@ class WatchedServer implements AsyncDisposable {
     this.redis.disconnect();
     await this.#server[Symbol.asyncDispose]();
   }
+}
+
+/** The ids of the connections that subscribe at a server, without those that others have told of changed keys. */
+export async function subscribersAt(redis: Redis): Promise<string[]> {
+  const list = String(await redis.call('CLIENT', 'LIST'));
+  const told = [...list.matchAll(/ redir=(\d+)/g)].map(([, id]) => id);
+  const ids = [...list.matchAll(/^id=(\d+) .* flags=\w*P/gm)].map(([, id]) => id!);
+  return ids.filter((id) => !told.includes(id));
 }

@@ -556,8 +556,8 @@ export const MUTANTS: readonly Mutant[] = [
       "import { now } from '../runtime/clock.js';\nimport { deadlineOf, type Watched } from './protocol.js';\nimport type { Tracking } from '../redis/tracking.js';\nimport type { Due, Schedule, Scheduled }",
     ),
     src(
-      '    if (isThere === false) this.suspect(guarded as G);\n',
-      "    if (isThere === false) this.suspect(guarded as G);\n    const at = now(this.#schedule.clock);\n    const { lease } = guarded as unknown as Watched<unknown>;\n    const renewal = { sentAt: at, leaseMs: 0, deadline: deadlineOf(at, 30_000), answeredAt: at };\n    if (isThere) lease.renewed('kept', renewal);\n",
+      "    if (isThere === false || isThere === 'elsewhere') this.suspect(guarded as G);\n",
+      "    if (isThere === false || isThere === 'elsewhere') this.suspect(guarded as G);\n    const at = now(this.#schedule.clock);\n    const { lease } = guarded as unknown as Watched<unknown>;\n    const renewal = { sentAt: at, leaseMs: 0, deadline: deadlineOf(at, 30_000), answeredAt: at };\n    if (isThere === true) lease.renewed('kept', renewal);\n",
     ),
   ),
   mutant(

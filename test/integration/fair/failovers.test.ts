@@ -8,6 +8,7 @@ import { connectedClient } from '../../support/clients.js';
 import { eventually } from '../../support/time.js';
 import { FairLine } from '../../support/fair-line.js';
 import { loadScripts } from '../../support/lock-commands.js';
+import { subscribersAt } from '../../support/recorded-commands.js';
 import { topologiesUnavailable } from '../../support/redis-server.js';
 import { startPair, type Pair } from '../../support/redis-topologies.js';
 import { startProxy, type TcpProxy } from '../../support/tcp-proxy.js';
@@ -71,12 +72,6 @@ describe.skipIf(topologiesUnavailable)('a first waiter that listens at the forme
     }, SOON_MS);
   }
 
-  /** The connections that subscribe there. */
-  async function subscribers(): Promise<string[]> {
-    const list = String(await newMaster.call('CLIENT', 'LIST', 'TYPE', 'pubsub'));
-    return list.match(/^id=\d+/gm) ?? [];
-  }
-
   it('stays at the new master when its subscription gets there before its commands', async () => {
     const one = await line.joinAndStay(first, 'first');
     await pair.swap('REPLICAOF');
@@ -84,13 +79,13 @@ describe.skipIf(topologiesUnavailable)('a first waiter that listens at the forme
     for (const proxy of [ofFirst, ofOthers]) proxy.retarget(pair.replica.port);
     await redis.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
     await listening(1);
-    const before = await subscribers();
+    const before = await subscribersAt(newMaster);
     ofOthers.cut();
     await redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
     for (const client of [holder, first])
       await eventually(() => client.getLock('connected').isLocked());
     await sleep(1_500); // also for later messages
-    expect(await subscribers()).toEqual(before);
+    expect(await subscribersAt(newMaster)).toEqual(before);
     await hold.release();
     await line.hasTurn('first');
     await one.end();

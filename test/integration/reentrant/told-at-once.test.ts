@@ -20,14 +20,14 @@ const YOUNG_MS = 1_000;
 const redis = sharedConnection();
 
 /** Resolves with the reason for which the hold was lost; rejects if that takes as long as the next renewal. */
-function lossOf({ signal }: Pick<Hold, 'signal'>): Promise<unknown> {
+function lossOf({ signal }: Pick<Hold, 'signal'>, limitMs = SOON_MS): Promise<unknown> {
   const aborted = new Promise((resolve) => {
     if (signal.aborted) resolve(signal.reason);
     signal.addEventListener('abort', () => {
       resolve(signal.reason);
     });
   });
-  return inTime(aborted, SOON_MS, 'the holder was not told');
+  return inTime(aborted, limitMs, 'the holder was not told');
 }
 
 const KINDS: Record<string, (client: Holdfast, name: string) => Promise<Pick<Hold, 'signal'>>> = {
@@ -121,7 +121,7 @@ it('a server that has room for one key in its table of tracked keys loses no loc
   const admin = new Redis(server.url);
   await admin.del(names);
   admin.disconnect();
-  await Promise.all(holds.map(lossOf));
+  await Promise.all(holds.map((hold) => lossOf(hold)));
 });
 
 it('a holder whose server has forgotten all scripts', async () => {
@@ -151,7 +151,7 @@ it('a flush of another database loses nothing, and what is deleted after it is t
   expect(lost).toEqual([]);
   await admin.select(0);
   await admin.del(names);
-  await Promise.all(holds.map(lossOf));
+  await Promise.all(holds.map((hold) => lossOf(hold)));
 });
 
 it('a stranger who writes to the key without a pause for three leases loses nothing, and the renewals are in time', async () => {
@@ -300,6 +300,36 @@ describe.skipIf(topologiesUnavailable)('in groups of servers', () => {
     }
     expect(errors).toEqual([]);
   }, 60_000);
+
+  const oneKey: [string, (client: Holdfast, name: string) => Promise<Hold>][] = [
+    ['plain', (client, name) => client.getLock(name).acquire()],
+    ['fair', (client, name) => client.getFairLock(name).acquire()],
+    ['fenced', (client, name) => client.getFencedLock(name).acquire()],
+  ];
+  it.each(oneKey)(
+    'a holder (%s) whose slot is open, which is no reason to lose the lock',
+    async (_, acquire) => {
+      await using servers = await startCluster();
+      await using mover = await SlotMover.of(servers.masters);
+      await using client = newClient({
+        redis: clusterOf(servers.nodes),
+        lockWatchdogTimeout: 6_000,
+      });
+      const [errors, renewals] = [eventsOf(client, 'error'), eventsOf(client, 'renewed')];
+      const name = uniqueName();
+      const hold = await acquire(client, name);
+      const slot = await mover.slotOf(name);
+      const home = await mover.home(slot);
+      await mover.begin(slot);
+      await sleep(7_000);
+      expect(hold.signal.aborted).toBe(false);
+      expect(renewals.length).toBeGreaterThanOrEqual(2);
+      expect(errors).toEqual([]);
+      await home.del(name);
+      expect(await lossOf(hold, 1_000)).toMatchObject({ lossReason: 'deleted' });
+    },
+    60_000,
+  );
 
   it('a holder by Sentinel after a failover that it survived', async () => {
     await using setup = await startSentinel();

@@ -43,6 +43,7 @@ describe(`${String(WAITERS)} waiters of one client on one lock`, () => {
     expect(await server.subscriptions(awaited)).toEqual([1]);
     expect(await server.subscribers()).toBe(1);
 
+    await sleep(1_500); // from then on the server tells the holder of changes
     const whileHeld = await recordCommands(server.url, () => sleep(1_000));
     // (Now and then the subscriber checks whether its connection is alive.)
     expect(whileHeld.filter(({ name }) => name !== 'PING')).toEqual([]);

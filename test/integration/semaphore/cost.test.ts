@@ -26,6 +26,9 @@ beforeAll(async () => {
   const { hold: next } = await semaphore.join(client);
   await hold.release();
   await (await next).release();
+  // The same of the connections by which long holds are told of changes.
+  await client.getLock('held throughout').acquire({ lease: 600_000 });
+  await sleep(1_500);
 }, 60_000);
 
 afterAll(async () => {
