@@ -18,7 +18,7 @@ import {
 } from './protocol.js';
 import { inOwnContext } from '../runtime/node.js';
 import { type Guarded, Lookout } from './lookout.js';
-import { isSlotOpen, mayConcernSome } from '../redis/failure.js';
+import { isPassing, isSlotOpen, mayConcernSome } from '../redis/failure.js';
 import type { RedisClient } from '../redis/client.js';
 import { hashTag } from '../redis/keys.js';
 import type { Script } from '../redis/scripts.generated.js';
@@ -86,6 +86,8 @@ export class Watchdog implements Due {
   readonly #lookout: Lookout<Entry>;
   /** The number of `unanswered` leases. An outage lasts while there are any. */
   #unansweredCount = 0;
+  /** Whether nobody knows of this outage so far. */
+  #isNews = false;
   /** What became of the renewals so far. */
   readonly renewals: HoldfastStats['renewals'] = { kept: 0, lost: 0, unanswered: 0, late: 0 };
 
@@ -255,10 +257,15 @@ export class Watchdog implements Due {
   #failed(failures: readonly Failure[]): void {
     const [first] = failures;
     if (!first) return;
-    const isNews = this.#unansweredCount === 0;
+    const isFirst = this.#unansweredCount === 0;
+    if (isFirst) this.#isNews = true;
     for (const { entry } of failures) this.#become(entry, 'unanswered');
     this.#count('unanswered', failures.length);
-    if (isNews) this.#options.failed(first.error, failures.length);
+    // A slot that has moved is found in a moment: that is news only if the next attempt fails, too.
+    if (this.#isNews && !(isFirst && isPassing(first.error))) {
+      this.#isNews = false;
+      this.#options.failed(first.error, failures.length);
+    }
     this.#schedule.within(this, this.#retryMs);
   }
 
