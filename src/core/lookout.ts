@@ -1,6 +1,7 @@
 // Looks out for locks that go before their time: deleted, flushed, evicted or forced out. Each lock that has been held for a while is read
 // by a connection that the server tells of changes (redis/tracking.ts). What is told, or read, is only a reason to ask: the renewal that
-// `suspect` sends decides whether the lock is lost. So a message that is lost, late, doubled or forged costs at most what it costs today.
+// `suspect` sends decides whether the lock is lost. So a message that is late, doubled or forged ends nothing, and after a lost
+// one the holder learns it from its next renewal.
 
 import type { Tracking } from '../redis/tracking.js';
 import type { Due, Schedule, Scheduled } from '../runtime/schedule.js';
@@ -8,7 +9,7 @@ import type { LockPlace } from './protocol.js';
 
 /** How old a lease is at least before it is looked at, so that a short hold costs nothing; and twice that at most. */
 const YOUNG_MS = 400;
-/** How often one key is read at most: somebody may write to it all the time. Other holders of a shared lock do so by right. */
+/** How often a key is read for one lease at most: somebody may write to it all the time. Other holders of a shared lock do so by right. */
 const PAUSE_MS = 100;
 const SHARED_PAUSE_MS = 1_000;
 /**

@@ -183,3 +183,19 @@ it('a lease that is released while the refusal is on its way is not sent alone',
   expect(calls).toEqual([4, 1]);
   expect(leases.map(({ renewals }) => renewals)).toEqual([1, 0, 0, 0]);
 });
+
+it.each(['MOVED 1 127.0.0.1:7001', 'TRYAGAIN Multiple keys request during rehashing of slot'])(
+  'a renewal that meets a moving slot is reported only if the next attempt fails, too, and then once (%s)',
+  async (words) => {
+    let failuresLeft = 1;
+    refuse = () => (failuresLeft-- > 0 ? replyError(words) : undefined);
+    const [lease] = watch(1);
+    await vi.advanceTimersByTimeAsync(ROUND_MS + 5_000);
+    expect(lease!.renewals).toBe(1);
+    expect(failed).not.toHaveBeenCalled();
+    failuresLeft = 3;
+    await vi.advanceTimersByTimeAsync(ROUND_MS + 5_000);
+    expect(lease!.renewals).toBe(2);
+    expect(failed).toHaveBeenCalledOnce();
+  },
+);
